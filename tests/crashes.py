@@ -279,7 +279,7 @@ def with_a_limit(keys: Keys, link: Link) -> int:
 @operation("limit", with_a_limit)
 def _limit(url: str, keys: Keys, folder: Path) -> int:
     link = dial(url, keys)
-    insist(lambda: walk(link, operate.set_limit(keys, "a", 2)))
+    insist(lambda: walk(link, operate.set_concurrency_limit(keys, "a", 2)))
     link.close()
     return 0
 

@@ -120,4 +120,4 @@ def payloads_of(reply: Reply) -> list[bytes]:
 
 def set_limit(keys: Keys, link: Link, name: str, limit: int | None, *, by: str = "code") -> None:
     """Set or lift the limit of a job name, as pools and operators do."""
-    walk(link, operate.set_limit(keys, name, limit, by=by))
+    walk(link, operate.set_concurrency_limit(keys, name, limit, by=by))

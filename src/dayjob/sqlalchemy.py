@@ -53,7 +53,7 @@ def _open_transactions(session: Session) -> tuple[SessionTransaction, ...]:
 
 
 def _committed(session: Session) -> None:
-    """Something was committed. For a released savepoint nothing is to be done yet."""
+    """Something was committed. The release of a savepoint needs nothing yet."""
     if session.in_nested_transaction():
         return
     waiting: Waiting = session.info[_WAITING]

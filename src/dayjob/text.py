@@ -77,6 +77,11 @@ def span(seconds: float) -> str:
     return f"{seconds / 86400:,.0f} days"
 
 
+def source_text(source: str | int | None) -> str:
+    """The source of a job as people and filters write it; "" without one."""
+    return "" if source is None else str(source)
+
+
 def took(seconds: float) -> str:
     """A duration of a job, which may be short: "0.4 ms", "72 ms", "3 min"."""
     if seconds >= 1:

@@ -131,8 +131,8 @@ def test_a_limit_that_an_operator_set_or_lifted_is_left_alone_by_the_minutes_rep
     for name in ("set", "lifted", "lost"):
         pool.register(name, lambda: None, max_concurrency=3)
     with pool:
-        walk(link, operate.set_limit(keys, "set", 7))
-        walk(link, operate.set_limit(keys, "lifted", None))
+        walk(link, operate.set_concurrency_limit(keys, "set", 7))
+        walk(link, operate.set_concurrency_limit(keys, "lifted", None))
         call("HDEL", keys.limits, "lost", "lost|by")
         wait_until(lambda: link.run(concurrency.get_limits(keys))[0].get("lost") == 3)
         assert link.run(concurrency.get_limits(keys)) == ({"set": 7, "lost": 3}, {"set"})

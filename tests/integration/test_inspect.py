@@ -57,7 +57,7 @@ def test_an_overview_tells_size_age_pause_limit_and_bell_of_many_queues_in_one_l
     enqueuer.enqueue_many("a", [{}, {}, {}])
     call("LPUSH", keys.queue("old"), payload("old", "x", look.now() - 60))
     go(operate.pause(keys, "old"))
-    go(operate.set_limit(keys, "a", 2))
+    go(operate.set_concurrency_limit(keys, "a", 2))
     call("SADD", keys.held_of("a"), "p/1:a")
     seen = go(inspect.queues(keys, ["a", "old", "none"]))
     a, old, none = seen.queues
@@ -285,8 +285,8 @@ def test_condemned_pools_show_since_when_and_what_is_left(keys, call, go):
 
 
 def test_limits_say_who_set_them(keys, go):
-    go(operate.set_limit(keys, "a", 3, by="code"))
-    go(operate.set_limit(keys, "b", 0))
+    go(operate.set_concurrency_limit(keys, "a", 3, by="code"))
+    go(operate.set_concurrency_limit(keys, "b", 0))
     assert go(concurrency.get_limits(keys)) == ({"a": 3, "b": 0}, {"b"})
 
 
@@ -294,10 +294,10 @@ def test_a_limit_set_by_an_operator_counts_what_runs_already(keys, call, go, enq
     enqueuer.enqueue_many("a", [{}] * 4)
     ghost = new_ghost(lease=30)
     assert len(ghost.take("a", room=2)) == 2
-    go(operate.set_limit(keys, "a", 2))
+    go(operate.set_concurrency_limit(keys, "a", 2))
     assert call("SCARD", keys.held_of("a")) == 2
     assert ghost.take("a") == []
-    go(operate.set_limit(keys, "a", None))
+    go(operate.set_concurrency_limit(keys, "a", None))
     assert len(ghost.take("a")) == 2
 
 
@@ -306,7 +306,7 @@ def test_a_schedule_can_be_announced_paused_resumed_and_run(keys, call, go, look
     announced = inspect.StoredSchedule(
         "tick", 0, False, "a", "@every 5s", None, "skip", b'{"big":9007199254740993,"l":[]}'
     )
-    go(operate.announce(keys, [announced]))
+    go(operate.announce_schedules(keys, [announced]))
     assert go(operate.pause_schedule(keys, "nobody")) == "unknown"
     assert go(operate.pause_schedule(keys, "tick")) == "changed"
     assert go(operate.pause_schedule(keys, "tick")) == "same"
@@ -802,7 +802,7 @@ def test_a_waiting_job_names_what_keeps_it_from_running(keys, call, go, enqueuer
     assert why(go, keys, job).kind == "next"
     say(names=["a"], held=1)
     assert why(go, keys, job).kind == "next"
-    go(operate.set_limit(keys, "a", 1))
+    go(operate.set_concurrency_limit(keys, "a", 1))
     call("SADD", keys.held_of("a"), "p1/1:a")
     assert why(go, keys, job).obstacle == AtLimit(held=1, limit=1)
     assert why(go, keys, job).holders == ("p1/1:a",)

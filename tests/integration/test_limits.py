@@ -83,7 +83,7 @@ def test_what_a_dead_pool_holds_counts_for_the_limit_until_it_is_rescued(
             taken.append(pool.enqueuer.run(maintain.held_members(keys, "work")))
             pause.wait(0.005)
 
-    walk(link, operate.set_limit(keys, "work", 2, by="code"))
+    walk(link, operate.set_concurrency_limit(keys, "work", 2, by="code"))
     pool.enqueuer.enqueue_many("work", [{"number": i} for i in range(40)])
     ghost = new_ghost(lease=0.8)
     assert len(ghost.take("work", room=10)) == 2
@@ -115,7 +115,7 @@ def test_a_limit_that_is_set_while_attempts_run_counts_them(new_pool, look, keys
         for i in range(3):
             work.enqueue(i)
         wait_until(lambda: gauge.inside == 3)
-        walk(link, operate.set_limit(keys, "work", 2, by="operator"))
+        walk(link, operate.set_concurrency_limit(keys, "work", 2, by="operator"))
         assert call("SCARD", keys.held_of("work")) == 3
         work.enqueue(3)
         work.enqueue(4)
@@ -137,7 +137,7 @@ def test_a_limit_that_is_set_counts_what_condemned_pools_still_hold(
     ghost = new_ghost(lease=60)
     assert len(ghost.take("work", room=1)) == 1
     link.run(maintain.condemn(keys, lease=60, proven=[ghost.id], judge=False))
-    walk(link, operate.set_limit(keys, "work", 1, by="operator"))
+    walk(link, operate.set_concurrency_limit(keys, "work", 1, by="operator"))
     assert call("SCARD", keys.held_of("work")) == 1
     assert new_ghost(lease=60).take("work", room=5) == []
 
@@ -155,10 +155,10 @@ def test_raising_and_lifting_a_limit_lets_what_waits_start_at_once(new_pool, loo
         pool.enqueuer.enqueue_many("work", [{}] * 6)
         wait_until(lambda: gauge.inside == 1)
         assert len(look.queue("work")) == 5
-        walk(link, operate.set_limit(keys, "work", 3, by="operator"))
+        walk(link, operate.set_concurrency_limit(keys, "work", 3, by="operator"))
         wait_until(lambda: gauge.inside == 3)
         assert len(look.queue("work")) == 3
-        walk(link, operate.set_limit(keys, "work", None, by="operator"))
+        walk(link, operate.set_concurrency_limit(keys, "work", None, by="operator"))
         wait_until(lambda: gauge.inside == 6)
         gate.set()
         assert pool.drain(60)
@@ -170,9 +170,9 @@ def test_a_limit_that_an_operator_set_outlives_the_start_of_a_pool_that_says_oth
 ):
     pool = new_pool()
     pool.register("work", lambda: None, max_concurrency=5)
-    walk(link, operate.set_limit(keys, "work", 2, by="operator"))
+    walk(link, operate.set_concurrency_limit(keys, "work", 2, by="operator"))
     with pool:
         assert call("HGET", keys.limits, "work") == b"2"
-    walk(link, operate.set_limit(keys, "work", 2, by="code"))
+    walk(link, operate.set_concurrency_limit(keys, "work", 2, by="code"))
     with pool:
         assert call("HGET", keys.limits, "work") == b"5"

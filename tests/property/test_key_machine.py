@@ -552,7 +552,7 @@ class KeyMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), limit=st.sampled_from([None, 0, 1, 3]))
     def limit_name(self, name, limit):
-        walk(self.link, operate.set_limit(self.keys, name, limit))
+        walk(self.link, operate.set_concurrency_limit(self.keys, name, limit))
         self.model.limits.pop(name, None)
         if limit is not None:
             self.model.limits[name] = limit

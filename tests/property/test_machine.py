@@ -812,7 +812,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), limit=st.sampled_from([None, 0, 1, 2, 4]))
     def limit(self, name, limit):
-        walk(self.link, operate.set_limit(self.keys, name, limit))
+        walk(self.link, operate.set_concurrency_limit(self.keys, name, limit))
         self.model.limits.pop(name, None)
         if limit is not None:
             self.model.limits[name] = limit

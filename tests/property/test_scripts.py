@@ -278,7 +278,7 @@ class World:
 
     def limit(self, rng) -> None:
         name, value = rng.choice(NAMES), rng.choice((None, 0, 1, 2, 4))
-        walk(self.link, operate.set_limit(self.keys, name, value))
+        walk(self.link, operate.set_concurrency_limit(self.keys, name, value))
         self.limits.pop(name, None)
         if value is not None:
             self.limits[name] = value

@@ -10,7 +10,9 @@ from dayjob.worker.chores.trimmer import Trimmer
 
 @pytest.fixture
 def set_limit(keys, link):
-    return lambda limit, *, name="a", by="code": walk(link, operate.set_limit(keys, name, limit, by=by))
+    return lambda limit, *, name="a", by="code": walk(
+        link, operate.set_concurrency_limit(keys, name, limit, by=by)
+    )
 
 
 @pytest.fixture
@@ -76,7 +78,7 @@ def test_two_that_set_a_new_limit_at_once_do_not_open_it_before_all_is_counted(
     """As when a fleet restarts with code that has a limit for the first time."""
     put("a", *"1234")
     pool.fetch("a", room=2)
-    first = operate.set_limit(keys, "a", 2)
+    first = operate.set_concurrency_limit(keys, "a", 2)
     closing = first.send(link.run(next(first)))
     link.run(closing)
     set_limit(2)
@@ -100,7 +102,7 @@ def interrupted(link, steps, after):
 def test_a_change_that_is_interrupted_leaves_the_name_as_it_was(pool, put, keys, link, limits, after):
     put("a", *"1234")
     pool.fetch("a", room=1)
-    done = interrupted(link, operate.set_limit(keys, "a", 1), after)
+    done = interrupted(link, operate.set_concurrency_limit(keys, "a", 1), after)
     assert limits() == (({"a": 1}, {"a"}) if done else ({}, set()))
     assert len(pool.fetch("a")) == (0 if done else 3)
 
@@ -109,15 +111,15 @@ def test_a_change_that_is_interrupted_leaves_the_name_as_it_was(pool, put, keys,
 def test_a_change_after_an_interrupted_one_counts_what_runs(pool, put, keys, link, after):
     put("a", *"1234")
     pool.fetch("a", room=1)
-    interrupted(link, operate.set_limit(keys, "a", 1), after)
-    walk(link, operate.set_limit(keys, "a", 2))
+    interrupted(link, operate.set_concurrency_limit(keys, "a", 1), after)
+    walk(link, operate.set_concurrency_limit(keys, "a", 2))
     assert len(pool.fetch("a")) == 1
 
 
 @pytest.mark.parametrize("after", range(1, 5))
 def test_attempts_taken_while_a_new_limit_is_counted_count_for_it(pool, put, keys, link, after):
     put("a", *"12345")
-    steps = operate.set_limit(keys, "a", 2)
+    steps = operate.set_concurrency_limit(keys, "a", 2)
     request = next(steps)
     for step in range(10):
         if step == after:
@@ -133,10 +135,10 @@ def test_attempts_taken_while_a_new_limit_is_counted_count_for_it(pool, put, key
 def test_a_limit_that_is_lifted_while_a_new_one_is_counted_is_counted_anew(pool, put, keys, link, limits):
     """What was taken after the lift was not counted: the first count is worth nothing."""
     put("a", *"123456")
-    steps = operate.set_limit(keys, "a", 2)
+    steps = operate.set_concurrency_limit(keys, "a", 2)
     request = steps.send(link.run(next(steps)))
     request = steps.send(link.run(request))
-    walk(link, operate.set_limit(keys, "a", None))
+    walk(link, operate.set_concurrency_limit(keys, "a", None))
     assert len(pool.fetch("a", room=2)) == 2
     with pytest.raises(StopIteration):
         while True:
@@ -147,7 +149,7 @@ def test_a_limit_that_is_lifted_while_a_new_one_is_counted_is_counted_anew(pool,
 
 def test_the_mark_of_an_interrupted_change_is_removed_by_the_leader(pool, put, keys, link, call):
     put("a", *"12")
-    interrupted(link, operate.set_limit(keys, "a", 1), 2)
+    interrupted(link, operate.set_concurrency_limit(keys, "a", 1), 2)
     assert call("HLEN", keys.limits) > 0
     trimmer = Trimmer(keys, link, PoolOptions())
     trimmer.repair_limits()
@@ -161,8 +163,8 @@ def test_the_leader_leaves_a_limit_of_0_in_force_when_a_change_of_it_was_interru
     put, pool, keys, link, limits
 ):
     put("a", *"12")
-    walk(link, operate.set_limit(keys, "a", 0))
-    interrupted(link, operate.set_limit(keys, "a", 1), 2)
+    walk(link, operate.set_concurrency_limit(keys, "a", 0))
+    interrupted(link, operate.set_concurrency_limit(keys, "a", 1), 2)
     assert pool.fetch("a") == []
     trimmer = Trimmer(keys, link, PoolOptions())
     trimmer.repair_limits()
@@ -173,6 +175,6 @@ def test_the_leader_leaves_a_limit_of_0_in_force_when_a_change_of_it_was_interru
 
 def test_an_overview_shows_no_limit_while_it_is_counted(put, keys, link):
     put("a", "1")
-    interrupted(link, operate.set_limit(keys, "a", 1), 2)
+    interrupted(link, operate.set_concurrency_limit(keys, "a", 1), 2)
     assert link.run(inspect.queues(keys, ["a"])).queues[0].limit is None
     assert link.run(concurrency.get_limits(keys)) == ({}, set())

@@ -132,7 +132,7 @@ def test_a_leader_that_takes_its_own_leadership_again_is_no_change(join, logged,
 
 def test_a_change_of_a_limit_is_logged_and_the_same_limit_is_not(logged, keys, link):
     for limit in (5, 5, 2, None, None):
-        walk(link, operate.set_limit(keys, "a", limit, actor="ada"))
+        walk(link, operate.set_concurrency_limit(keys, "a", limit, actor="ada"))
     set_limit(keys, link, "b", 1)
     assert [(one.name, one.before, one.after, one.actor) for one in logged("limit")] == [
         ("a", "", "5", "ada"), ("a", "5", "2", "ada"), ("a", "2", "", "ada"), ("b", "", "1", ""),

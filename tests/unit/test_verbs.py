@@ -10,7 +10,7 @@ import pytest
 from dayjob import Admin
 from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
-from dayjob.admin.verbs import Target, Verb
+from dayjob.admin.verbs import Verb, VerbTarget
 from dayjob.admin.views import (
     BrokenEntry,
     BusyWorker,
@@ -77,7 +77,7 @@ def names(found) -> list[str]:
 
 def test_the_table_has_what_the_types_name():
     assert names(verbs.rows("job")) == list(get_args(Verb))
-    assert {row.target for row in verbs.TABLE} == set(get_args(Target))
+    assert {row.target for row in verbs.TABLE} == set(get_args(VerbTarget))
 
 
 @pytest.mark.parametrize("row", rows())

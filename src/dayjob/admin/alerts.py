@@ -58,7 +58,7 @@ class Alert(msgspec.Struct, frozen=True):
     #: What it is about: a queue, a job name, a schedule; "" for all.
     subject: str
     text: str
-    #: When it was posted and since when it is so, in seconds since the epoch, Redis time.
+    #: When it was posted and since when the problem exists, in seconds since the epoch, Redis time.
     at: float
     since: float
     #: The page of the console about it; "" if the rules do not name the console.
@@ -66,7 +66,7 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 class AlertState(msgspec.Struct, frozen=True):
-    """What was posted about an alert: its signature, since when it is so, and when it was last seen."""
+    """What was posted about an alert: its signature, since when the problem exists, and when it was last seen."""
 
     signature: str
     since: float
@@ -207,7 +207,7 @@ def _page(path: str, **query: str) -> str:
 
 @dataclass(slots=True)
 class AlertLog:
-    """Compares what is so with what was posted. Remembers how long each change has lasted; everything else is in Redis."""
+    """Compares the current problems with the posted alerts. Keeps how long each change has lasted; the rest is in Redis."""
 
     rules: AlertRules
     namespace: str

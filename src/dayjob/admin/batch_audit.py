@@ -17,7 +17,7 @@ from dayjob.admin.views.batches import AuditFinding, AuditKind, BatchAudit
 from dayjob.explain.batches import number_in
 from dayjob.store.keys import Keys
 from dayjob.store.ops import batches, inspect
-from dayjob.store.ops.batches import Change, StoredBatch
+from dayjob.store.ops.batches import BatchChange, StoredBatch
 from dayjob.store.steps import Steps, ask, ask_all
 from dayjob.text import counted
 
@@ -28,7 +28,7 @@ MAX_REPAIRS = 3
 REPAIRED_AT_ONCE = 500
 _SHOWN = 10
 
-_CHANGES: dict[AuditKind, Change] = {"lost": "completed", "died": "dead", "alive": "reopened"}
+_CHANGES: dict[AuditKind, BatchChange] = {"lost": "completed", "died": "dead", "alive": "reopened"}
 
 
 class Members:

@@ -1,4 +1,4 @@
-"""Batches that need a look: those that have been open for long, and those whose members have ended without them. Reads only."""
+"""Batches that need attention: those that have been open for long, and those whose members have ended without them. Reads only."""
 
 from __future__ import annotations
 

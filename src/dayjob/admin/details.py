@@ -38,7 +38,7 @@ def pool(session: Session, pool_id: str) -> Steps[PoolDetail]:
         near = suggest(pool_id, known) or "; `dayjob pools ls` shows all"
         raise UnknownPool(f"no pool {pool_id[:200]!r}: it stopped, it died, or it never existed{near}")
     leader = yield from ask(pools.leader(session.keys))
-    held = yield from ask(inspect.held_size(session.keys, pool_id))
+    held = yield from ask(inspect.held_count(session.keys, pool_id))
     workers = (yield from busy(session, pool_id=pool_id)) if lease is not None else ()
     found = None if lease is None else Pool(pool_id, lease - now, status)
     ended = yield from history.history(session, pool=pool_id, limit=MAX_OF_POOL)

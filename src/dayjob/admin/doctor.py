@@ -1,6 +1,6 @@
-"""Doctor: looks at the server and one namespace for anything that could lose, stop or strand jobs.
+"""Doctor: checks the server and one namespace for anything that could lose, stop or strand jobs.
 
-A look only: nothing is changed but the server's cache of scripts. No KEYS, no SCAN.
+It only reads, except that it loads scripts into the cache of the server. It uses neither KEYS nor SCAN.
 """
 
 from __future__ import annotations

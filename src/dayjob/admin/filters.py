@@ -20,7 +20,7 @@ from dayjob.names import suggest
 from dayjob.store import codec
 from dayjob.text import escaped, read_span
 
-Kind = Literal["text", "number", "span", "moment", "argument"]
+ConditionKind = Literal["text", "number", "span", "moment", "argument"]
 
 #: How many conditions a filter may have, so that one filter costs a bounded amount of work for each job.
 MAX_CONDITIONS = 20
@@ -33,7 +33,7 @@ _SPAN = (">", ">=", "<", "<=")
 class FilterKey:
     """What can be compared, and how."""
 
-    kind: Kind
+    kind: ConditionKind
     signs: tuple[str, ...]
     example: str
     #: The states whose jobs have it; all if empty.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Level = Literal["ok", "warning", "error", "could not check"]
+FindingLevel = Literal["ok", "warning", "error", "could not check"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One thing that was checked."""
 
-    level: Level
+    level: FindingLevel
     topic: str
     #: The result of the check, and what to do about it; one line each.
     what: str

@@ -61,7 +61,7 @@ def _over_time(
 
 
 def _moments(job: JobView) -> set[int]:
-    """The seconds in which attempts of a job failed: the last one, and those that it remembers."""
+    """The seconds in which attempts of a job failed: the last one, and those in `past`."""
     return {int(at) for at in (job.failed_at, *(one.at for one in job.past)) if at}
 
 

@@ -24,6 +24,7 @@ from dayjob.store.ops import history as store
 from dayjob.store.ops import inspect, job_types, maintain
 from dayjob.store.ops.history import ENDINGS, FAILED, KeptRecord, Place
 from dayjob.store.steps import Steps, ask, ask_all
+from dayjob.text import source_text
 
 #: The most records of a page; how many are searched for one page; for counts, sources and other orders.
 MAX_RECORDS = 500
@@ -73,14 +74,14 @@ class Query:
     def texts(self) -> list[bytes]:
         """Texts that each record of interest has."""
         words = [self.pool, self.id, self.outcome if self.outcome in ENDINGS else None]
-        texts = [store.quoted(word) for word in words if word is not None]
+        texts = [codec.quoted(word) for word in words if word is not None]
         if self.source is not None:
             # A source may be a number.
-            texts.append(store.quoted(self.source)[1:-1])
+            texts.append(codec.quoted(self.source)[1:-1])
         if self.parent is not None:
-            texts.append(b"/%b" % store.quoted(self.parent)[1:])
+            texts.append(b"/%b" % codec.quoted(self.parent)[1:])
         if self.schedule is not None:
-            texts.append(store.quoted(self.schedule[: codec.MAX_ORIGIN]))
+            texts.append(codec.quoted(self.schedule[: codec.MAX_ORIGIN]))
         return texts
 
     def streams(self, keys: Keys, names: Iterable[str]) -> list[_Stream]:
@@ -95,7 +96,7 @@ class Query:
         ]
 
     def fits(self, record: store.StoredRecord) -> bool:
-        """Whether a record that the server found is meant."""
+        """Whether a record that the server found matches this query."""
         if self.outcome == "failed" and record.ending not in FAILED:
             return False
         return (
@@ -108,11 +109,6 @@ class Query:
             and (self.since is None or record.ended >= self.since * 1000)
             and (self.until is None or record.ended < self.until * 1000)
         )
-
-
-def source_text(source: str | int | None) -> str:
-    """A source as filters and pages write it."""
-    return "" if source is None else str(source)
 
 
 #: A place over all streams: the later is the newer.

@@ -275,7 +275,7 @@ def limit(session: Session, name: str, limit: int | None, *, force: bool = False
     check_name(name)
     if not force:
         yield from _must_exist(session.keys, "limit", name, forced="limit a queue that does not exist yet")
-    yield from operate.set_limit(session.keys, name, limit, actor=session.actor)
+    yield from operate.set_concurrency_limit(session.keys, name, limit, actor=session.actor)
     message = "No limit any more." if limit is None else f"At most {limit:,} at once."
     return (yield from outcome(session, "limit", f"queue {name}", "done", message))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from dayjob import text
-from dayjob.admin.findings import Finding, Level, error, ok, unsure, warning
+from dayjob.admin.findings import Finding, FindingLevel, error, ok, unsure, warning
 from dayjob.store.keys import Keys
 from dayjob.store.ops.health import Health
 
@@ -158,7 +158,7 @@ def check_memory(server: Health) -> Finding:
     share = used / most
     what = f"{_bytes(used)} of {_bytes(most)} used ({share:.0%})"
     todo = "raise maxmemory, or add workers: a full server refuses new jobs"
-    level: Level = "error" if share >= 0.95 else "warning" if share >= 0.8 else "ok"
+    level: FindingLevel = "error" if share >= 0.95 else "warning" if share >= 0.8 else "ok"
     return Finding(level, "memory", what, "" if level == "ok" else todo)
 
 

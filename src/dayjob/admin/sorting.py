@@ -48,7 +48,7 @@ class SortTable(Generic[T]):
     rows: str
     #: Each column with what it compares.
     columns: Mapping[str, Callable[[T], SortValue]]
-    #: The sort of a table that is not sorted otherwise.
+    #: The default sort.
     default: str
     #: Columns whose first click puts the least first: texts, and moments that are yet to come.
     rising: tuple[str, ...] = field(default=("name",))

@@ -16,6 +16,7 @@ from dayjob.store.ops import history as store
 from dayjob.store.ops import inspect, pools
 from dayjob.store.ops.history import FAILED
 from dayjob.store.steps import Steps, ask
+from dayjob.text import source_text
 
 #: How many attempts of one source are listed, and how many jobs of each state are searched for its jobs.
 MAX_LISTED = 20
@@ -78,10 +79,10 @@ def sources(
     used: dict[str, _Use] = {}
     for name, record in newest.whole():
         if record.source is not None:
-            used.setdefault(history.source_text(record.source), _Use()).add(name, record)
+            used.setdefault(source_text(record.source), _Use()).add(name, record)
     for pool in (yield from pools.pools(session.keys)):
         for worker in pool.status.workers if pool.status is not None else ():
-            shown = history.source_text(worker.source)
+            shown = source_text(worker.source)
             if shown and source in (None, shown):
                 used.setdefault(shown, _Use()).running += 1
     views = sorting.SOURCES.sorted((use.view(one) for one, use in sorted(used.items())), sort)
@@ -101,7 +102,7 @@ def source(session: Session, name: str) -> Steps[SourceDetail]:
         use.add(job_name, record)
     for pool in (yield from pools.pools(session.keys)):
         workers = pool.status.workers if pool.status is not None else ()
-        use.running += sum(history.source_text(worker.source) == name for worker in workers)
+        use.running += sum(source_text(worker.source) == name for worker in workers)
     records = sorted(
         (attempt_record(job_name, one) for job_name, one in newest.whole()), key=lambda one: -one.ended_at
     )

@@ -91,7 +91,7 @@ def export(session: Session, put: Put) -> Steps[Moved]:
     for state, source in (("scheduled", keys.scheduled), ("retry", keys.retry), ("dead", keys.dead)):
         counts[state] = yield from _export_set(source, state, put)
     holders = yield from ask_all([membership.pool_ids(keys), membership.condemned_ids(keys)])
-    held = yield from ask_all([inspect.held_size(keys, one) for one in holders[0] + holders[1]])
+    held = yield from ask_all([inspect.held_count(keys, one) for one in holders[0] + holders[1]])
     put(_line(Tail("end", sum(counts.values()))))
     return Moved(counts, sum(held), tuple(changed))
 

@@ -11,7 +11,7 @@ from dayjob.admin.views import Periodic, Queue, State, Status
 
 #: The actions on jobs.
 Verb = Literal["retry", "run_now", "cancel", "kill", "delete"]
-Target = Literal[
+VerbTarget = Literal[
     "job",
     "queue",
     "pool",
@@ -32,7 +32,7 @@ Target = Literal[
 class VerbRow:
     """One action of operators."""
 
-    target: Target
+    target: VerbTarget
     name: str
     label: str
     #: What it does, as a sentence for the question before it.
@@ -182,7 +182,7 @@ TABLE = (
         "broken delete", "/broken/delete", "d", ("broken",), asks=True, undoes=True,
     ),
     VerbRow(
-        "due_job", "reschedule", "Reschedule", "The job is due at another time.",
+        "due_job", "reschedule", "Reschedule", "Changes when the job is due.",
         "jobs reschedule", "/job/reschedule", "s", _DUE_LATER,
     ),
     VerbRow(
@@ -200,17 +200,17 @@ TABLE = (
 )  # fmt: skip
 
 
-def row(target: Target, name: str) -> VerbRow:
+def row(target: VerbTarget, name: str) -> VerbRow:
     """The row of one verb."""
     return next(one for one in TABLE if (one.target, one.name) == (target, name))
 
 
-def rows(target: Target) -> tuple[VerbRow, ...]:
+def rows(target: VerbTarget) -> tuple[VerbRow, ...]:
     """The verbs for one kind of target."""
     return tuple(one for one in TABLE if one.target == target)
 
 
-def offered(target: Target, state: str) -> tuple[VerbRow, ...]:
+def offered(target: VerbTarget, state: str) -> tuple[VerbRow, ...]:
     """The verbs that menus offer for a target in this state."""
     return tuple(one for one in rows(target) if state in one.offered)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from dayjob.admin import keys, server_checks
+from dayjob.admin.doctor import MAX_CONDEMNED_SECONDS, MAX_OVERDUE_SECONDS
 from dayjob.admin.metrics import failing
 from dayjob.admin.session import Session
 from dayjob.admin.views import Level, Note, NoteKind, Sizes, Verdict
@@ -23,11 +24,8 @@ from dayjob.store.ops.pools import Condemned, Pool, Status
 from dayjob.store.steps import Steps, ask
 from dayjob.text import counted, doing, span
 
-#: Seconds a job may wait, a due job may stay unmoved, a dead pool may stay unswept, and an event loop may be blocked, before
-#: it is worth a note.
+#: Seconds a job may wait, and an event loop may be blocked, before it is worth a note.
 MAX_WAIT_SECONDS = 60.0
-MAX_OVERDUE_SECONDS = 10.0
-MAX_CONDEMNED_SECONDS = 60.0
 MAX_BLOCKED_SECONDS = 2.0
 #: What share of the attempts, and how many, must fail within the last ten minutes and this one to be worth a note.
 FAILING_SHARE = 0.1

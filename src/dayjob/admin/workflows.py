@@ -18,7 +18,7 @@ from dayjob.explain.workflows import workflow_waits
 from dayjob.store import codec
 from dayjob.store.ops import find, inspect, workflows
 from dayjob.store.ops.inspect import StoredEntry
-from dayjob.store.ops.workflows import Change, StoredNode, StoredWorkflow, WorkflowState
+from dayjob.store.ops.workflows import StoredNode, StoredWorkflow, WorkflowChange, WorkflowState
 from dayjob.store.steps import Steps, ask
 from dayjob.text import counted, escaped
 
@@ -126,7 +126,7 @@ def retry(session: Session, workflow_id: str, *, node: int | None = None) -> Ste
 
 
 def skip(session: Session, workflow_id: str, *, node: int) -> Steps[Outcome]:
-    """Let a workflow go on without a node that waits, is dead or was cancelled. Raises BadOption."""
+    """Skip a node that waits, is dead or was cancelled. Raises BadOption."""
     return (yield from _change(session, workflow_id, "skip", node))
 
 
@@ -137,14 +137,14 @@ _WORDS = {
 }
 
 
-def _change(session: Session, workflow_id: str, verb: Change, node: int | None) -> Steps[Outcome]:
+def _change(session: Session, workflow_id: str, verb: WorkflowChange, node: int | None) -> Steps[Outcome]:
     subject = f"workflow {workflow_id}" if node is None else f"workflow {workflow_id} node {node}"
     kind, message = yield from _tried(session, workflow_id, verb, node)
     return (yield from outcome(session, f"{verb} workflow", subject, kind, message))
 
 
 def _tried(
-    session: Session, workflow_id: str, verb: Change, number: int | None
+    session: Session, workflow_id: str, verb: WorkflowChange, number: int | None
 ) -> Steps[tuple[OutcomeKind, str]]:
     """Do it to what was read, and read again if that changed meanwhile."""
     for _ in range(MAX_TRIES):
@@ -173,7 +173,7 @@ def _tried(
     return "moved", "Its nodes change too fast."
 
 
-def _refusal(session: Session, found: StoredWorkflow, verb: Change, number: int | None) -> Steps[str]:
+def _refusal(session: Session, found: StoredWorkflow, verb: WorkflowChange, number: int | None) -> Steps[str]:
     """Why something cannot be done to a workflow or a node in its state; "" if it can."""
     if number is None:
         if found.state not in verbs.row("workflow", verb).states:
@@ -191,7 +191,7 @@ def _refusal(session: Session, found: StoredWorkflow, verb: Change, number: int 
 
 
 def _not_ended(
-    session: Session, found: StoredWorkflow, verb: Change, number: int | None
+    session: Session, found: StoredWorkflow, verb: WorkflowChange, number: int | None
 ) -> Steps[int | None]:
     """A cancelled node whose job is still stored: if the node were released now, it would run twice. Searches every job."""
     cancelled = [

@@ -136,11 +136,6 @@ def took(seconds: float | None) -> str:
     return "" if seconds is None else text.took(seconds)
 
 
-def source_text(source: str | int | None) -> str:
-    """The source of a job, or an empty string."""
-    return "" if source is None else str(source)
-
-
 # Confirmation and results.
 
 

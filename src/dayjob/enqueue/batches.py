@@ -194,7 +194,7 @@ class Batch:
         now = yield from ask(inspect.now())
         return progress_of(found, now)
 
-    def _change(self, what: batches.Change) -> Steps[bool]:
+    def _change(self, what: batches.BatchChange) -> Steps[bool]:
         sink = self._senders.sync.builder.sink
         if sink is not None:
             return sink.cancel_batch(self.id)

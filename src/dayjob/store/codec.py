@@ -36,7 +36,7 @@ NULL = msgspec.Raw(b"null")
 Moment = (
     Annotated[int, msgspec.Meta(ge=-(10**15), le=10**15)] | Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
 )
-Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 class Wire(msgspec.Struct, gc=False):
@@ -48,14 +48,14 @@ class Wire(msgspec.Struct, gc=False):
     args: msgspec.Raw = NULL
     unique: bool = False
     unique_key: str = ""
-    fails: Count = 0
+    fails: _Count = 0
     err: str = ""
     failed_at: Moment = 0
     # Fields that only dayjob writes.
     at: Moment = 0
     source: str | int | None = None
-    deaths: Count = 0
-    snoozes: Count = 0
+    deaths: _Count = 0
+    snoozes: _Count = 0
     unique_until: str = ""
     expires: Moment = 0
     attempt: str = ""
@@ -82,7 +82,7 @@ class Fault(msgspec.Struct, array_like=True, frozen=True):
     Also an attempt whose process crashed. How long that one ran is not known, so `ran` is 0.
     """
 
-    attempt: Count
+    attempt: _Count
     at: Moment
     ran: Moment
     error: str
@@ -195,7 +195,7 @@ def reply_seconds(wire: Wire) -> float | None:
 
 #: The ids of a member's batches, the nearest first, and its numbers in them; -1 for a callback of a batch. Or the id of a
 #: workflow, which begins with `w`, and the number of a node.
-Membership = tuple[tuple[str, ...], tuple[int, ...]]
+BatchMembership = tuple[tuple[str, ...], tuple[int, ...]]
 #: The first letter of the ids of workflows. Those of batches are hex digits.
 WORKFLOW = "w"
 _MEMBERSHIP = re.compile(rb'"membership":(\[[^\]]*\])')
@@ -243,7 +243,7 @@ def _batch_in(head: bytes) -> bytes:
     return batch
 
 
-def membership(wire: Wire) -> Membership | None:
+def membership(wire: Wire) -> BatchMembership | None:
     """The batches of a job; None if it has none, or another program means something else by the field."""
     return None if wire.membership is NULL else _read_membership(bytes(wire.membership))
 
@@ -254,13 +254,13 @@ def node_of(wire: Wire) -> tuple[str, int] | None:
     return (found[0][0], found[1][0]) if found is not None and found[0][0].startswith(WORKFLOW) else None
 
 
-def membership_in(payload: bytes) -> Membership | None:
+def membership_in(payload: bytes) -> BatchMembership | None:
     """The batches of a job that cannot be read otherwise."""
     found = _MEMBERSHIP.findall(payload)
     return _read_membership(found[-1]) if found else None
 
 
-def _read_membership(raw: bytes) -> Membership | None:
+def _read_membership(raw: bytes) -> BatchMembership | None:
     try:
         values = msgspec.json.decode(raw)
     except UNREADABLE:

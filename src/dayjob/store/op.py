@@ -28,6 +28,14 @@ class Op(msgspec.Struct, Generic[T], frozen=True, gc=False):
         return not isinstance(self.command, str) and self.command.writes
 
 
+def add_key(key_list: list[Arg], key: str) -> int:
+    """Add a key to those of a request. Returns its index as scripts count, or 0 if there is no key."""
+    if not key:
+        return 0
+    key_list.append(key)
+    return len(key_list)
+
+
 def texts(reply: Iterable[bytes]) -> list[str]:
     """The ids or tokens in a reply. Skips values that are not UTF-8: dayjob did not write them and cannot use them."""
     values = list(reply)

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from dayjob.errors import BadOption
 
-Kind = Literal["single", "unix", "sentinel", "cluster"]
+ServerKind = Literal["single", "unix", "sentinel", "cluster"]
 
 #: A URL as error messages show one.
 EXAMPLE = "redis://host:6379/0"
@@ -33,7 +33,7 @@ _IGNORED_OPTIONS = (
 class Address:
     """A parsed Redis URL. Its text forms hide passwords."""
 
-    kind: Kind
+    kind: ServerKind
     hosts: tuple[tuple[str, int], ...] = ()
     #: The socket, for `unix`.
     path: str | None = None
@@ -121,8 +121,8 @@ def _option_name(pair: str) -> str | None:
     return f"{name}=" if equals and re.fullmatch(r"[a-z_]{1,40}", name) else None
 
 
-def _schemes() -> dict[str, tuple[Kind, bool]]:
-    known: dict[str, tuple[Kind, bool]] = {"unix": ("unix", False)}
+def _schemes() -> dict[str, tuple[ServerKind, bool]]:
+    known: dict[str, tuple[ServerKind, bool]] = {"unix": ("unix", False)}
     for name, tls in (("redis", False), ("rediss", True), ("valkey", False), ("valkeys", True)):
         known |= {
             name: ("single", tls),
@@ -155,7 +155,9 @@ def _split_scheme(url: str) -> tuple[str, str]:
     raise BadOption(f"{redacted(url)!r} is no Redis URL: write one like {EXAMPLE}")
 
 
-def _read_query(query: str, kind: Kind, tls: bool, url: str) -> tuple[int | None, dict[str, str | bool]]:
+def _read_query(
+    query: str, kind: ServerKind, tls: bool, url: str
+) -> tuple[int | None, dict[str, str | bool]]:
     db: int | None = None
     options: dict[str, str | bool] = {}
     seen: set[str] = set()
@@ -198,7 +200,7 @@ def _read_socket(hostports: str, raw: str, url: str) -> str:
     return path
 
 
-def _read_path(path: str, kind: Kind, url: str) -> tuple[int | None, str | None]:
+def _read_path(path: str, kind: ServerKind, url: str) -> tuple[int | None, str | None]:
     """The database and the sentinel's service in a path."""
     # Errors do not quote the path, because after an unquoted '/' it may be part of a password.
     service: str | None = None
@@ -215,7 +217,7 @@ def _read_path(path: str, kind: Kind, url: str) -> tuple[int | None, str | None]
     return (_number(path, url, "the database, after the last '/',", 99_999) if path else None), service
 
 
-def _read_hosts(hostports: str, kind: Kind, url: str) -> tuple[tuple[str, int], ...]:
+def _read_hosts(hostports: str, kind: ServerKind, url: str) -> tuple[tuple[str, int], ...]:
     pieces = hostports.split(",")
     if kind == "single" and len(pieces) > 1:
         _bad(url, "names several hosts: write redis+sentinel://.../mymaster or redis+cluster://...")

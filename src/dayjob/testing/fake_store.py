@@ -56,7 +56,7 @@ MAX_NAMED = 10
 
 
 class RecordingRunner(Runner):
-    """The worker's runner, that also remembers what came of an attempt: whoever runs a test wants it back."""
+    """The worker's runner, which also keeps the outcome of an attempt for the test that runs it."""
 
     def __init__(self, keys: Keys, context: type, now: Callable[[], float], max_result: int) -> None:
         # Seeded, so that the jitter of a backoff is the same in every run.
@@ -90,7 +90,7 @@ class Round:
             error.add_note(f"in job {attempt.name!r}, id {attempt.id}, attempt {attempt.attempt}")
             self._errors.append(error)
             if not isinstance(error, Exception | SystemExit | asyncio.CancelledError):
-                raise error  # Ctrl-C, or a word of the test framework such as pytest.fail()
+                raise error  # Ctrl-C, or an exception of the test framework such as that of pytest.fail()
         if self.count > MAX_ATTEMPTS:
             raise NotReady(
                 f"drain() ran {MAX_ATTEMPTS:,} attempts and there are more: does {attempt.name!r} enqueue itself, "
@@ -378,7 +378,7 @@ class FakeStore:
             error = self._runner.errors.pop(broken, None)
             self._runner.results.pop(broken, None)
             if error is not None and not isinstance(error, Exception | SystemExit | Abandon):
-                raise error  # Ctrl-C, or a word of the test framework such as pytest.fail()
+                raise error  # Ctrl-C, or an exception of the test framework such as that of pytest.fail()
             if broken.passed < number:
                 return
 

@@ -15,7 +15,7 @@ from dayjob.handlers.periodic import PeriodicJob
 from dayjob.job import Job, StopReason, new_id
 from dayjob.option_checks import Seconds
 from dayjob.store import codec
-from dayjob.store.ops.workflows import Change
+from dayjob.store.ops.workflows import WorkflowChange
 from dayjob.testing import match
 from dayjob.testing.clock import FakeClock
 from dayjob.testing.fake_store import FakeStore, Round
@@ -252,10 +252,10 @@ class Jobs:
         return self._change_workflow(workflow, "retry", node)
 
     def skip_node(self, workflow: Workflow | str, *, node: int) -> None:
-        """Let a workflow go on without a node that waits, is dead or was cancelled. Raises NotReady for others."""
+        """Skip a node that waits, is dead or was cancelled. Raises NotReady for others."""
         self._change_workflow(workflow, "skip", node)
 
-    def _change_workflow(self, workflow: Workflow | str, what: Change, node: int | None) -> int:
+    def _change_workflow(self, workflow: Workflow | str, what: WorkflowChange, node: int | None) -> int:
         self._check_open(f"{what} of a workflow")
         workflow_id = workflow if isinstance(workflow, str) else workflow.id
         with self._memory.lock:

@@ -10,7 +10,7 @@ from typing import Protocol
 from dayjob.errors import NotReady
 from dayjob.store import codec
 from dayjob.store.ops.batches import Fate, Member
-from dayjob.store.ops.workflows import Change, Changed, StoredWorkflow, WorkflowChunk
+from dayjob.store.ops.workflows import Changed, StoredWorkflow, WorkflowChange, WorkflowChunk
 
 _NUMBERS = re.compile(r"(!?)(\d+)")
 
@@ -106,7 +106,7 @@ class FakeWorkflows:
             self._end(found, n, member.fate)
         self._judge(found)
 
-    def change(self, workflow_id: str, what: Change, number: int = -1) -> Changed:
+    def change(self, workflow_id: str, what: WorkflowChange, number: int = -1) -> Changed:
         """Cancel, retry or skip a node; with -1 cancel all, or retry those that are dead or cancelled."""
         found = self._workflow(workflow_id)
         if number >= len(found.nodes):
@@ -127,7 +127,7 @@ class FakeWorkflows:
         self._judge(found)
         return Changed("done", changed, 0)
 
-    def _again(self, found: FakeWorkflow, numbers: list[int], what: Change) -> Changed:
+    def _again(self, found: FakeWorkflow, numbers: list[int], what: WorkflowChange) -> Changed:
         """Let nodes wait again, and release those that can go on; or skip the first."""
         nodes = [found.nodes[n] for n in numbers]
         ids = [codec.read(node.payload).id for node in nodes]
@@ -152,7 +152,7 @@ class FakeWorkflows:
         self._judge(found)
         return Changed("done", len(numbers), sum(node.state == "r" for node in nodes))
 
-    def _meant(self, found: FakeWorkflow, number: int, what: Change) -> list[int]:
+    def _meant(self, found: FakeWorkflow, number: int, what: WorkflowChange) -> list[int]:
         """The node and all that need it, directly or not; for -1 all nodes, or those that stop others and all that need them."""
         numbers = [number]
         if number < 0:

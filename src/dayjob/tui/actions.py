@@ -109,7 +109,7 @@ def on_jobs(state: State) -> tuple[Action, ...]:
 
 
 def _with_text(
-    target: verbs.Target, name: str, entry: Callable[[Any], str], act: Callable[..., Any]
+    target: verbs.VerbTarget, name: str, entry: Callable[[Any], str], act: Callable[..., Any]
 ) -> Action:
     row = verbs.row(target, name)
 

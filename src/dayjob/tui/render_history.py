@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from dayjob.admin.detail_views import ScheduleDetail
 from dayjob.admin.records import AttemptRecord, HistoryPage, SourcesView
-from dayjob.cli.console import clean, source_text, took, when
-from dayjob.text import span
+from dayjob.cli.console import clean, took, when
+from dayjob.text import source_text, span
 from dayjob.tui.render import BLANK, arguments, heading, labelled
 from dayjob.tui.sheet import Column, Line, Row, Sheet
 

@@ -27,6 +27,7 @@ from dayjob.admin.views.workflows import WorkflowView
 from dayjob.errors import UnknownSchedule
 from dayjob.store.ops import inspect
 from dayjob.store.steps import ask
+from dayjob.text import source_text
 from dayjob.tui import (
     actions,
     group_views,
@@ -84,7 +85,7 @@ def _fits(wanted: Filter, one: BusyWorker) -> bool:
     worker = one.worker
     texts = {
         "name": worker.name,
-        "source": "" if worker.source is None else str(worker.source),
+        "source": source_text(worker.source),
         "id": worker.id,
     }
     return all_hold(wanted, texts)

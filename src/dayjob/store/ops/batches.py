@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from dayjob.outcome import Cancelled, Died, Done, Dropped, Kept, Outcome, Retried, StartRequest, Unreadable
-from dayjob.store.codec import WORKFLOW, Membership
+from dayjob.store.codec import WORKFLOW, BatchMembership
 from dayjob.store.keys import Keys
 from dayjob.store.op import Arg, Op, texts
 from dayjob.store.ops.children import runs
@@ -68,7 +68,7 @@ def workflow_keys(keys: Keys, workflow_id: str) -> tuple[str, str, str, str]:
     )  # fmt: skip
 
 
-def member_of(found: Membership | None, outcome: Outcome | StartRequest) -> Member | None:
+def member_of(found: BatchMembership | None, outcome: Outcome | StartRequest) -> Member | None:
     """What an outcome makes of a member; None if nothing, or if it is no member."""
     if found is None or found[1][0] < 0:
         return None
@@ -163,11 +163,11 @@ def _read_added(reply: Any) -> Stored:
     return Stored(reply[0] != b"ended", reply[1] / 1000, new=reply[0] == b"stored")
 
 
-Change = Literal["cancel", "close", "check", "completed", "dead", "reopened"]
+BatchChange = Literal["cancel", "close", "check", "completed", "dead", "reopened"]
 
 
-def change_batch(keys: Keys, about: StoredBatch, what: Change, numbers: Sequence[int] = ()) -> Op[bool]:
-    """Cancel or close a batch, let it check whether it has ended, or correct what it knows of members."""
+def change_batch(keys: Keys, about: StoredBatch, what: BatchChange, numbers: Sequence[int] = ()) -> Op[bool]:
+    """Cancel or close a batch, let it check whether it has ended, or correct which of its members have ended."""
     one = about.id
     return Op(
         load("change_batch"),
@@ -202,7 +202,7 @@ class StoredBatch:
     dead: int
     failed: int
     #: The ids of the batches above it and its numbers in them.
-    above: Membership
+    above: BatchMembership
     #: Event to the name of its callback, and to when that was enqueued.
     callbacks: Mapping[str, str]
     sent: Mapping[str, float]

@@ -16,7 +16,7 @@ from dayjob.errors import Full
 from dayjob.job import new_id
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op
+from dayjob.store.op import Arg, Op, add_key
 from dayjob.store.ops.batches import Fate
 from dayjob.store.ops.inspect import MAX_BYTES
 from dayjob.store.ops.move import JobMove, callback_keys, unique_key_of
@@ -91,9 +91,7 @@ def to_bin(
     origin = msgspec.json.encode(source.removeprefix(keys.prefix))
     args: list[Arg] = [source_is, origin, msgspec.json.encode(part), KEEP_SECONDS * 1000, total, fate or ""]
     for one in moves:
-        if one.unique_key:
-            key_list.append(one.unique_key)
-        unique = len(key_list) if one.unique_key else 0
+        unique = add_key(key_list, one.unique_key)
         args += (one.place, one.entry, unique, one.job_id, *one.add_keys(keys, key_list))
     return Op(load("to_bin"), key_list, args, int)
 
@@ -192,7 +190,7 @@ class BinEntry:
     holder: bytes = b""
     life: int = 0
     #: Its batches and its numbers in them, if it is a member.
-    membership: codec.Membership | None = None
+    membership: codec.BatchMembership | None = None
 
 
 def read_part(keys: Keys, part: DeletionPart, *, skip: int, size: int) -> Op[list[BinEntry]]:
@@ -259,9 +257,7 @@ def undo(keys: Keys, part: DeletionPart, entries: Sequence[BinEntry]) -> Op[Undo
         reopens,
     ]
     for before, one in enumerate(entries):
-        if one.unique_key:
-            key_list.append(one.unique_key)
-        index = len(key_list) if one.unique_key else 0
+        index = add_key(key_list, one.unique_key)
         batch = JobMove(one.entry, membership=one.membership).add_keys(keys, key_list)
         args += (
             max(0, one.place - before), one.entry, one.payload, one.score, index, one.holder, one.life, *batch,

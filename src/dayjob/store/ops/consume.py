@@ -46,7 +46,7 @@ MAX_BYTES = 1 << 20
 #: Milliseconds for which the error of a dead job is kept under its result key. The exchange script has the same number.
 KEEP_ERROR_MS = 86_400_000
 
-Status = Literal["ok", "rewound", "again", "late", "refused"]
+ExchangeStatus = Literal["ok", "rewound", "again", "late", "refused"]
 
 
 def token_of(number: int, name: str) -> str:
@@ -232,7 +232,7 @@ class FetchedJobs(NamedTuple):
 class Reply:
     """The answer to an exchange."""
 
-    status: Status
+    status: ExchangeStatus
     now: float
     held: int
     late: int
@@ -429,7 +429,7 @@ def _record_args(keys: Keys, records: Records, token: str, key_list: list[Arg]) 
 
 
 def _read_exchange(reply: Any, names: list[str], first: int, limits: list[str]) -> Reply:
-    status: Status = reply[0].decode()
+    status: ExchangeStatus = reply[0].decode()
     releases = reply[5]
     batches: list[FetchedJobs] = []
     if status == "again":

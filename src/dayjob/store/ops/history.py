@@ -242,11 +242,6 @@ def batches(scans: Iterable[Scan]) -> Iterator[list[Scan]]:
         yield batch
 
 
-def quoted(text: str) -> bytes:
-    """A text as a record has it."""
-    return codec.quoted(text)
-
-
 _decode = msgspec.json.Decoder(StoredRecord).decode
 _decode_all = msgspec.json.Decoder(list[StoredRecord]).decode
 

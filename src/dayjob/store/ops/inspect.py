@@ -167,7 +167,7 @@ def queue_slice(keys: Keys, name: str, first: int, last: int) -> Op[list[bytes]]
     return Op("LRANGE", (keys.queue(name),), (first, last), list)
 
 
-def held_size(keys: Keys, pool_id: str) -> Op[int]:
+def held_count(keys: Keys, pool_id: str) -> Op[int]:
     """How many attempts a pool holds."""
     return Op("HLEN", (keys.held(pool_id),), (), int)
 

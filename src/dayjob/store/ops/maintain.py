@@ -8,7 +8,7 @@ from typing import Any
 
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op, texts
+from dayjob.store.op import Arg, Op, add_key, texts
 from dayjob.store.ops.consume import Entry, encode, key_in
 from dayjob.store.ops.move import JobMove, counted, move
 from dayjob.store.scripts import load
@@ -104,7 +104,7 @@ def read_held(keys: Keys, pool_id: str, tokens: Sequence[str]) -> Op[list[bytes 
     return Op("HMGET", (keys.held(pool_id),), tokens, list)
 
 
-def held_size(keys: Keys, pool_id: str, token: str) -> Op[int]:
+def held_bytes(keys: Keys, pool_id: str, token: str) -> Op[int]:
     """How many bytes the payload of this token has; 0 where it is gone."""
     return Op("HSTRLEN", (keys.held(pool_id),), (token,), int)
 
@@ -142,11 +142,6 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
         key_list += (keys.turns(name), keys.blocked(name), keys.debts(name))
     args: list[Arg] = [pool_id, len(names), *names]
 
-    def place_of(key: str) -> int:
-        if key:
-            key_list.append(key)
-        return len(key_list) if key else 0
-
     for entry, place in zip(entries, places, strict=True):
         kind, number, result_key, result = encode(keys, entry)
         args += (
@@ -155,16 +150,16 @@ def sweep(keys: Keys, pool_id: str, entries: Sequence[Entry]) -> Op[Swept]:
             entry.token,
             entry.payload,
             number,
-            place_of(entry.releases),
+            add_key(key_list, entry.releases),
             entry.job_id,
         )
-        args += (place_of(result_key), result)
+        args += (add_key(key_list, result_key), result)
         records = entry.records
         if records is None:
             args += (0, b"", 0, 0)
         else:
             args += (
-                place_of(records.key(keys)),
+                add_key(key_list, records.key(keys)),
                 records.lines,
                 records.caps.count,
                 records.caps.milliseconds,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from dayjob.store import codec
 from dayjob.store.keys import Keys
-from dayjob.store.op import Arg, Op
+from dayjob.store.op import Arg, Op, add_key
 from dayjob.store.ops.batches import Fate, Member
 from dayjob.store.scripts import load
 
@@ -27,7 +27,7 @@ class JobMove:
     #: Deleted when the job goes into a queue, set to the error when it goes to dead. Empty where no result is kept.
     result_key: str = ""
     #: The batches of a member, and its numbers in them.
-    membership: codec.Membership | None = None
+    membership: codec.BatchMembership | None = None
 
     def add_keys(self, keys: Keys, key_list: list[Arg]) -> tuple[int, str]:
         """Append the keys of its batches. Returns the index of the first, or 0, and its numbers as scripts read them."""
@@ -75,13 +75,8 @@ def move(
     ]
     args: list[Arg] = [source_is, to, name, total, failure, fate or ""]
 
-    def place_of(key: str) -> int:
-        if key:
-            key_list.append(key)
-        return len(key_list) if key else 0
-
     for one in moves:
-        unique, result = place_of(one.unique_key), place_of(one.result_key)
+        unique, result = add_key(key_list, one.unique_key), add_key(key_list, one.result_key)
         batch, numbers = one.add_keys(keys, key_list)
         args += (one.place, one.entry, one.payload, unique, one.job_id, result, batch, numbers)
     return Op(load("move"), key_list, args, _read_moved)

@@ -352,7 +352,7 @@ def _purge_list(keys: Keys, name: str, most: int | None, deletion: Deletion | No
     return deleted
 
 
-def set_limit(
+def set_concurrency_limit(
     keys: Keys, name: str, limit: int | None, *, by: str = "operator", actor: str = ""
 ) -> Steps[None]:
     """Set or lift the concurrency limit of a job name for all pools. Raises BadOption and Rejected.
@@ -393,16 +393,16 @@ def _count_held(keys: Keys, name: str) -> Steps[str]:
 
 
 PoolRequest = Literal["quiet", "resume", "stop", "stacks"]
-Asked = Literal["new", "already", "gone"]
+AskAnswer = Literal["new", "already", "gone"]
 
 
-def ask_pool(keys: Keys, pool_id: str, request: PoolRequest) -> Op[Asked]:
+def ask_pool(keys: Keys, pool_id: str, request: PoolRequest) -> Op[AskAnswer]:
     """Ask a pool to go quiet, to resume, to stop, or to publish the stack traces of its workers. The pool reads the request with its next heartbeat."""
     return Op(load("ask_pool"), _asked_keys(keys, pool_id), (pool_id, request, ""), _read_asked)
 
 
 def cancel(keys: Keys, pool_id: str, token: str, *, kill: bool = False) -> Op[bool]:
-    """Ask a pool to end an attempt; its handler learns it with the next beat. False when the pool does not hold it.
+    """Ask a pool to end an attempt; the pool reads the request with its next heartbeat. False when the pool does not hold it.
 
     The job never runs again, even if the pool dies first; with `kill` it goes to dead.
     """
@@ -414,7 +414,7 @@ def _asked_keys(keys: Keys, pool_id: str) -> tuple[str, ...]:
     return keys.pools, keys.state(pool_id), keys.held(pool_id), keys.stacks(pool_id)
 
 
-def _read_asked(reply: Any) -> Asked:
+def _read_asked(reply: Any) -> AskAnswer:
     return "gone" if reply < 0 else "new" if reply else "already"
 
 
@@ -455,7 +455,7 @@ def run_schedule(
     return job_id, produce.enqueue(keys, produce.Slot(new_id(), 1), schedule.job, [payload], introduce=True)
 
 
-def announce(keys: Keys, schedules: Sequence[inspect.StoredSchedule]) -> Op[int]:
+def announce_schedules(keys: Keys, schedules: Sequence[inspect.StoredSchedule]) -> Op[int]:
     """Store what schedules enqueue and when, for consoles. Pools do this for their own schedules, at least one."""
     fields: list[Arg] = []
     for one in schedules:

@@ -33,7 +33,7 @@ ReadMinutes = Callable[[Sequence[int]], Steps[list[Minute]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class RollupKind(Generic[T]):
     """How to store, read and sum one of the two values of a roll-up."""
 
     key: Callable[[Keys, int, int], str]
@@ -147,8 +147,8 @@ def _add(into: dict[K, int], numbers: Mapping[K, int]) -> None:
             into[key] = number
 
 
-COUNTS = Kind(Keys.counts, _write_counts, _read_counts, merged_counts, lambda minute: minute.counts)
-TIMES = Kind(Keys.times, _write_times, _read_times, merged_times, lambda minute: minute.times)
+COUNTS = RollupKind(Keys.counts, _write_counts, _read_counts, merged_counts, lambda minute: minute.counts)
+TIMES = RollupKind(Keys.times, _write_times, _read_times, merged_times, lambda minute: minute.times)
 
 
 # Reading.
@@ -184,7 +184,7 @@ def _pieces(first: int, last: int) -> Iterator[tuple[int, int]]:
 
 
 def _sums(
-    keys: Keys, kind: Kind[T], span: int, starts: Sequence[int], last: int, minutes: ReadMinutes
+    keys: Keys, kind: RollupKind[T], span: int, starts: Sequence[int], last: int, minutes: ReadMinutes
 ) -> Steps[dict[int, T]]:
     """The sums of the spans that start at `starts`, by start; a span without data has none."""
     kept: list[T | None] = []
@@ -202,7 +202,7 @@ def _sums(
 
 
 def _parts(
-    keys: Keys, kind: Kind[T], span: int, starts: Sequence[int], last: int, minutes: ReadMinutes
+    keys: Keys, kind: RollupKind[T], span: int, starts: Sequence[int], last: int, minutes: ReadMinutes
 ) -> Steps[dict[int, list[T]]]:
     """The parts that each of the spans at `starts` is summed from."""
     finer = FINER[span]
@@ -214,7 +214,7 @@ def _parts(
     return parts
 
 
-def _rolled_up(keys: Keys, kind: Kind[T], span: int, starts: Sequence[int]) -> Op[list[T | None]]:
+def _rolled_up(keys: Keys, kind: RollupKind[T], span: int, starts: Sequence[int]) -> Op[list[T | None]]:
     def read(raw: bytes | None, start: int) -> T | None:
         try:
             return None if raw is None else kind.read(raw, start)
@@ -294,5 +294,5 @@ def _once(minutes: ReadMinutes) -> ReadMinutes:
     return read
 
 
-def _keep(keys: Keys, kind: Kind[T], span: int, first: int, value: T) -> Op[Any]:
+def _keep(keys: Keys, kind: RollupKind[T], span: int, first: int, value: T) -> Op[Any]:
     return plain("SET", kind.key(keys, span, first), kind.write(value), "EX", KEPT_SECONDS[span])

@@ -128,7 +128,7 @@ def results(keys: Keys, workflow_id: str, numbers: Sequence[int]) -> Op[list[byt
     return Op("HMGET", (keys.workflow_results(workflow_id),), list(map(str, numbers)), list)
 
 
-Change = Literal["cancel", "retry", "skip", "check", "lost", "died", "alive"]
+WorkflowChange = Literal["cancel", "retry", "skip", "check", "lost", "died", "alive"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ class Changed:
 def change_workflow(
     keys: Keys,
     workflow_id: str,
-    what: Change,
+    what: WorkflowChange,
     number: int = -1,
     *,
     seen: str = "",

@@ -18,6 +18,7 @@ from dayjob.admin.jobs import RESULT_OF_NODE, SEARCH_DEPTHS
 from dayjob.admin.views import BusyWorker, JobDetail, JobPage, JobView, State, Verdict
 from dayjob.errors import BadOption
 from dayjob.handlers.redact import HIDDEN
+from dayjob.text import source_text
 from dayjob.web.console import WebConsole
 from dayjob.web.order import Order
 from dayjob.web.pages import traces
@@ -236,7 +237,7 @@ def _again(request: Request, found: JobView) -> str:
     shown = {key: args[key] for key in fitting}
     return address(
         request, "/enqueue", name=found.name, args=msgspec.json.encode(shown).decode() if shown else "",
-        source="" if found.source is None else str(found.source), hidden=_names(hidden), large=_names(large), taken=_names(taken),
+        source=source_text(found.source), hidden=_names(hidden), large=_names(large), taken=_names(taken),
     )  # fmt: skip
 
 

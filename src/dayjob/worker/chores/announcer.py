@@ -56,7 +56,7 @@ class Announcer:
         limits.declare(self._keys, link, self._wanted)
         self._waiting = limits.declare_rates(self._keys, link, self._rated)
         if self._schedules:
-            link.run(operate.announce(self._keys, self._schedules))
+            link.run(operate.announce_schedules(self._keys, self._schedules))
         self._announce_types(link, self._described, pool_id)
 
     def restore(self, link: Runs, now: float) -> None:
@@ -89,7 +89,7 @@ class Announcer:
         known = link.run(inspect.announced(self._keys, names))
         missing = [one for one, there in zip(self._schedules, known, strict=True) if not there]
         if missing:
-            link.run(operate.announce(self._keys, missing))
+            link.run(operate.announce_schedules(self._keys, missing))
             if self.on_lost_schedules is not None:
                 self.on_lost_schedules()
 

@@ -28,7 +28,7 @@ def declare(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
     in_force, by_operator = link.run(concurrency.get_limits(keys))
     for name, limit in wanted.items():
         if name not in by_operator and in_force.get(name) != limit:
-            walk(link, operate.set_limit(keys, name, limit, by="code"))
+            walk(link, operate.set_concurrency_limit(keys, name, limit, by="code"))
 
 
 def restore(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
@@ -36,7 +36,7 @@ def restore(keys: Keys, link: Runs, wanted: Mapping[str, int | None]) -> None:
     table = link.run(concurrency.limit_table(keys))
     for name, limit in wanted.items():
         if limit is not None and name not in table.in_force and name not in table.lifted:
-            walk(link, operate.set_limit(keys, name, limit, by="code"))
+            walk(link, operate.set_concurrency_limit(keys, name, limit, by="code"))
 
 
 def declare_rates(keys: Keys, link: Runs, job_types: Mapping[str, JobOptions]) -> set[str]:

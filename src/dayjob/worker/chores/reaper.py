@@ -188,12 +188,12 @@ class Reaper:
                     self._on_dead(job, error)
 
     def _batches(self, pool_id: str, tokens: list[str]) -> Iterator[list[str]]:
-        """The tokens of each sweep, in order. A pool that holds nothing gets one empty sweep, which forgets it."""
+        """The tokens of each sweep, in order. A pool that holds nothing gets one empty sweep, which deletes it."""
         if not tokens:
             yield []
         for first in range(0, len(tokens), MAX_SWEPT):
             step = tokens[first : first + MAX_SWEPT]
-            sizes = self._link.run_many([maintain.held_size(self._keys, pool_id, token) for token in step])
+            sizes = self._link.run_many([maintain.held_bytes(self._keys, pool_id, token) for token in step])
             batch: list[str] = []
             total = 0
             for token, size in zip(step, sizes, strict=True):

@@ -305,7 +305,7 @@ class Fetcher:
 
         In an idle pool this saves one thread switch between the bell and the start of the handler. Only one thread at
         a time makes an exchange, the one that holds `_turn`. Returns False if the loop must wake up: it was not asleep,
-        Redis could not be reached (the loop sends the same request again, with a backoff), or more is to be done.
+        Redis could not be reached (the loop sends the same request again, with a backoff), or there is more to do.
         """
         if not (self._sleeping and self._turn.acquire(blocking=False)):
             return False

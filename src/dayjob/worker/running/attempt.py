@@ -245,7 +245,7 @@ class Attempt(msgspec.Struct, eq=False):
             return f"{found[0][0]}/{found[1][0]}" in cancelled
         return found[1][0] >= 0 and not cancelled.isdisjoint(found[0])
 
-    def ended_member(self, found: codec.Membership | None, entry: Entry) -> Member | None:
+    def ended_member(self, found: codec.BatchMembership | None, entry: Entry) -> Member | None:
         """What its outcome makes of a member of a batch, or of a node of a workflow."""
         member = member_of(found, entry.outcome)
         if member is None or not member.is_node or member.fate != "completed":

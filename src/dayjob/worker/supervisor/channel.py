@@ -100,7 +100,7 @@ class Failed(msgspec.Struct, tag="failed"):
     text: str
 
 
-class Report(msgspec.Struct, tag="report"):
+class Usage(msgspec.Struct, tag="report"):
     """Child to parent: figures that decide whether it is recycled."""
 
     jobs: int
@@ -133,7 +133,7 @@ class Ended(msgspec.Struct, tag="ended"):
 
 
 ToChild = Config | Stop | Hurry | Quiet
-ToParent = Hello | Published | Started | Failed | Report | Asked | LoopDied | Away | Back | Ended
+ToParent = Hello | Published | Started | Failed | Usage | Asked | LoopDied | Away | Back | Ended
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(
@@ -145,7 +145,7 @@ _decode = msgspec.json.Decoder(
     | Published
     | Started
     | Failed
-    | Report
+    | Usage
     | Asked
     | LoopDied
     | Away

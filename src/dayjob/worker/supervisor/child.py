@@ -38,9 +38,9 @@ from dayjob.worker.supervisor.channel import (
     ParentChannel,
     Published,
     Quiet,
-    Report,
     Started,
     Stop,
+    Usage,
 )
 from dayjob.worker.supervisor.deadlines import DeadlineBoard
 from dayjob.worker.supervisor.signals import handle
@@ -270,12 +270,12 @@ class Child:
         return None
 
     def _wait(self, runtime: Runtime, period: float) -> None:
-        last: Report | None = None
+        last: Usage | None = None
         # With a timeout, because on some platforms signal handlers run only between two waits.
         while not runtime.ended.wait(period or 1.0):
             if period:
                 finished = runtime.state.fetched - len(runtime.state.held)
-                report = Report(finished, resident() or _most_resident())
+                report = Usage(finished, resident() or _most_resident())
                 if report != last:
                     self._line.send(report)
                 last = report

@@ -20,11 +20,11 @@ from dayjob.worker.supervisor.channel import (
     ParentChannel,
     Published,
     Quiet,
-    Report,
     Started,
     Stop,
     ToChild,
     ToParent,
+    Usage,
 )
 from dayjob.worker.supervisor.deadlines import DeadlineReader, Posted, new_file
 from dayjob.worker.supervisor.leases import Cause, PoolAddress
@@ -64,7 +64,7 @@ class Process:
         #: One of its loops died: it is stopping, and the parent does not renew its lease.
         self.loop_died = False
         self.failure: Failed | None = None
-        self.report = Report(0, 0)
+        self.report = Usage(0, 0)
         #: Suspended by a signal: the parent does not renew its lease.
         self.suspended = False
         #: The exit code, negative for a signal; None while it is alive.
@@ -100,7 +100,7 @@ class Process:
                 self.ended = True
             elif isinstance(message, Failed):
                 self.failure = message
-            elif isinstance(message, Report):
+            elif isinstance(message, Usage):
                 self.report = message
         return messages
 

@@ -1,4 +1,4 @@
--- Count how many jobs of each name can be fetched, into `left`. Forgets the rules of names that have none in Redis.
+-- Count how many jobs of each name can be fetched, into `left`. Drops the rules of names that have none in Redis.
 local function count_jobs(exchange)
   local limit, rule, left, unknown, partitions = exchange.limit, exchange.rule, exchange.left, exchange.unknown, exchange.partitions
   local key_of, note_wrong = exchange.key_of, exchange.note_wrong
