@@ -8,7 +8,7 @@ from typing import NamedTuple
 class ParentCondition(NamedTuple):
     """How the parent and its children are."""
 
-    #: How many children there should be, how many live, and how many of those have started their pool.
+    #: How many children there should be, how many run, and how many of those have started their pool.
     wanted: int
     alive: int
     started: int
@@ -20,7 +20,7 @@ class ParentCondition(NamedTuple):
 
     @property
     def healthy(self) -> bool:
-        """Whether as many children live as should. An outage of Redis is no reason to restart workers."""
+        """Whether the wanted number of children runs. An outage of Redis is no reason to restart workers."""
         return self.alive >= self.wanted or self.stopping
 
     @property
