@@ -69,8 +69,3 @@ def _read(path: str) -> str:
 def all_names() -> list[str]:
     """The names of all scripts."""
     return sorted(path.name.removesuffix(".lua") for path in _FOLDER.iterdir() if path.name.endswith(".lua"))
-
-
-def all_parts() -> list[str]:
-    """The names of all parts of the prelude."""
-    return sorted(path.name.removesuffix(".lua") for path in _FOLDER.joinpath("prelude").iterdir())
