@@ -57,6 +57,7 @@ KNOWN_JOBS_REFRESH_SECONDS = 300.0
 #: Seconds between two requests on a slot that ask for Redis time and extend the slot's expiry.
 TIME_REFRESH_SECONDS = 10.0
 
+#: The job of a call that stores one; None for a duplicate.
 first_of: Callable[[list[Job | None]], Job | None] = itemgetter(0)
 _payload_of = attrgetter("payload")
 _job_of = attrgetter("job")
@@ -461,4 +462,5 @@ def _with_defaults(options: EnqueueOptions, defaults: EnqueueOptions) -> Enqueue
 
 
 def stored_of(jobs: list[Job | None]) -> list[Job]:
+    """The jobs without those that were duplicates."""
     return [job for job in jobs if job is not None]
