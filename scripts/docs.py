@@ -51,6 +51,7 @@ INSIDE = {
         (name, method)
         for name in ("Enqueuer", "AsyncEnqueuer")
         for method in (
+            "run",
             "senders",
             "new_batch",
             "new_workflow",
