@@ -1,4 +1,4 @@
-"""Rate limits: what each allows, uses and keeps back, and what can be done to one."""
+"""Rate limits: what each allows and uses, how many jobs wait for it, and the actions on one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def of_queue(session: Session, name: str) -> Steps[tuple[tuple[LimitView, ...], 
 def _views(
     keys: Keys, table: RateTable, names: Sequence[str], sizes: Mapping[str, int] | None
 ) -> Steps[list[LimitView]]:
-    """These rate limits, with what each uses and keeps back."""
+    """These rate limits, with how much of each is used and how many jobs wait for it."""
     if not names:
         return []
     if sizes is None:

@@ -138,6 +138,6 @@ def reset(name: str, key: str | None, redis: str | None, namespace: str, as_json
 def hold(
     name: str, seconds: float, key: str | None, redis: str | None, namespace: str, as_json: bool
 ) -> None:
-    """Let no job start under a limit for some seconds, in any pool."""
+    """Start no jobs under a limit for some seconds, in any pool."""
     with console.opened(redis, namespace) as admin:
         console.conclude([admin.hold_limit(name, seconds, key=key)], as_json=as_json)

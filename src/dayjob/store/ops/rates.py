@@ -218,12 +218,12 @@ def set_limit(keys: Keys, limit: str, kind: RateKind, users: Sequence[str]) -> O
 
 
 def lift(keys: Keys, limit: str, users: Sequence[str]) -> Op[bool]:
-    """Let every job start as if there were no such limit, for an operator."""
+    """Stop applying a limit, for an operator."""
     return _change(keys, limit, "lift", "", users)
 
 
 def restore_declared(keys: Keys, limit: str, users: Sequence[str]) -> Op[bool]:
-    """Put the definition of the code into force again."""
+    """Apply the definition of the code again."""
     return _change(keys, limit, "restore", "", users)
 
 

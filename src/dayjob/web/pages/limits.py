@@ -1,4 +1,4 @@
-"""Limits: the rate limits, what each allows, uses and keeps back."""
+"""Limits: the rate limits, what each allows and uses, and how many jobs wait for it."""
 
 from __future__ import annotations
 

@@ -47,10 +47,10 @@ async def _hold(call: Call[LimitHold]) -> Outcome:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/limits", "limits", "The rate limits: what each allows, uses and keeps back.", _limits, tuple[LimitView, ...], LimitsInput),
+    Endpoint("GET", "/limits", "limits", "The rate limits: what each allows and uses, and how many jobs wait for it.", _limits, tuple[LimitView, ...], LimitsInput),
     Endpoint("POST", "/limit/set", "limits", "Set a rate limit for all pools.", _set, Outcome, RateSetting, finds=True),
-    Endpoint("POST", "/limit/lift", "limits", "Let jobs start as if there were no such limit.", _lift, Outcome, OneLimit, finds=True),
-    Endpoint("POST", "/limit/restore", "limits", "Put what the code declares into force again.", _restore, Outcome, OneLimit, finds=True),
+    Endpoint("POST", "/limit/lift", "limits", "Stop applying a rate limit, until it is set or restored.", _lift, Outcome, OneLimit, finds=True),
+    Endpoint("POST", "/limit/restore", "limits", "Apply a rate limit as the code declares it.", _restore, Outcome, OneLimit, finds=True),
     Endpoint("POST", "/limit/reset", "limits", "Forget what a limit has counted, and end a hold.", _reset, Outcome, OneLimit, finds=True),
-    Endpoint("POST", "/limit/hold", "limits", "Let no job start under a limit for some seconds.", _hold, Outcome, LimitHold, finds=True),
+    Endpoint("POST", "/limit/hold", "limits", "Start no jobs under a rate limit for some seconds.", _hold, Outcome, LimitHold, finds=True),
 )  # fmt: skip
