@@ -223,14 +223,14 @@ class Rescheduled(SeenJob, kw_only=True):
 
 
 class MovedJob(SeenJob, kw_only=True):
-    """A waiting job, and the name under which it shall wait."""
+    """A waiting job, and the queue to move it to."""
 
     to: NewName
     check: Annotated[bool, Meta(description="Refuse if its arguments do not fit that job type.")] = True
 
 
 class MovedJobs(Input):
-    """Waiting jobs that match a filter, and the name under which they shall wait."""
+    """Waiting jobs that match a filter, and the queue to move them to."""
 
     to: NewName
     name: Name | None = None
