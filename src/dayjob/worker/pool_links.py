@@ -12,7 +12,7 @@ from dayjob.worker.service import Outage
 from dayjob.worker.shared_link import SharedLink
 
 #: Seconds to wait for an answer from Redis. Every request of a pool is safe to send again on a new connection.
-ANSWER_SECONDS = 3.0
+POOL_ANSWER_SECONDS = 3.0
 
 
 class PoolLinks:
@@ -24,7 +24,7 @@ class PoolLinks:
             address,
             tag=keys.known_jobs,
             watch=outage,
-            timeout=ANSWER_SECONDS,
+            timeout=POOL_ANSWER_SECONDS,
             slowest=SLOWEST_BYTES_PER_SECOND,
         )
         self.exchange = link(name="dayjob:exchange")

@@ -30,7 +30,7 @@ MAX_DEEP = 10_000
 #: How often a change of a limit begins anew because others changed that limit at the same time.
 LIMIT_TRIES = 20
 #: The error of a job that an operator killed before it ran.
-KILLED = "killed by an operator"
+KILLED_WAITING = "killed by an operator"
 
 
 def _job_move(
@@ -185,7 +185,13 @@ def _read_revived(moved: MoveAnswer) -> Revived:
 
 
 def kill(
-    keys: Keys, source: str, member: bytes, *, now: float, why: str = KILLED, keeping: Container[str] = ()
+    keys: Keys,
+    source: str,
+    member: bytes,
+    *,
+    now: float,
+    why: str = KILLED_WAITING,
+    keeping: Container[str] = (),
 ) -> Op[bool]:
     """Move a job from scheduled or retry to dead; false when it was not there. Raises BadOption when unreadable.
 
@@ -250,9 +256,9 @@ def unqueue(
         return _one(
             _remove(keys, source, [gone], total=f"{count}:{_own(name)}", source_is="queue", deletion=deletion)
         )
-    dead = _job_move(keys, payload, wire, _corpse(payload, now, KILLED), place)
+    dead = _job_move(keys, payload, wire, _corpse(payload, now, KILLED_WAITING), place)
     dead = _with_result(keys, dead, wire, keeping)
-    failure = consume.error_result(KILLED)
+    failure = consume.error_result(KILLED_WAITING)
     return done(
         move(
             keys,

@@ -27,7 +27,7 @@ from dayjob.store.ops.batches import member_of
 from dayjob.store.ops.consume import Entry
 from dayjob.store.ops.history import UNKNOWN_CAPS, HistoryCaps, StoredRecord, ending_of, new_records
 from dayjob.store.steps import Runs
-from dayjob.worker.running.attempt import KILLED, killed_payload
+from dayjob.worker.running.attempt import KILLED_RUNNING, killed_payload
 
 logger = SafeLogger("dayjob.worker.chores.reaper")
 
@@ -222,10 +222,10 @@ class Reaper:
     def _end_cancelled(self, held: HeldJob, *, killed: bool) -> Entry:
         """End a job that an operator cancelled or killed while it ran. It never runs again."""
         wire = held.wire
-        logger.info("job=%s id=%s %s", wire.name, wire.id, KILLED if killed else "cancelled")
+        logger.info("job=%s id=%s %s", wire.name, wire.id, KILLED_RUNNING if killed else "cancelled")
         if killed:
             payload = killed_payload(held.payload, self._link.run(inspect.now()))
-            return self._end(held, Died(counts_failure=False, why=KILLED), payload)
+            return self._end(held, Died(counts_failure=False, why=KILLED_RUNNING), payload)
         return self._end(held, Cancelled())
 
     def _judge(self, held: HeldJob, crash: CrashedPool) -> Rescued | None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dayjob.worker.running.attempt_log import AttemptLog
 
 #: The error of a job that an operator killed while it ran.
-KILLED = "killed by an operator while it ran"
+KILLED_RUNNING = "killed by an operator while it ran"
 #: How an attempt ended: None if it is done and Redis has nothing to store or release, else an entry for the next exchange. A
 #: member of a batch has itself instead of None: it is settled in a group with others of its batch.
 Settlement = Entry | PlainMember | None
@@ -160,8 +160,10 @@ class Attempt(msgspec.Struct, eq=False):
             result = self.ended_result(Cancelled())
             return Entry(self.name, self.token, Cancelled(), job_id=job_id, result=result, releases=releases)
         payload = killed_payload(self.payload, now)
-        died = Died(counts_failure=False, why=KILLED)
-        return Entry(self.name, self.token, died, payload, job_id, self.ended_result(died, KILLED), releases)
+        died = Died(counts_failure=False, why=KILLED_RUNNING)
+        return Entry(
+            self.name, self.token, died, payload, job_id, self.ended_result(died, KILLED_RUNNING), releases
+        )
 
     @property
     def id(self) -> str:
@@ -286,7 +288,7 @@ class Attempt(msgspec.Struct, eq=False):
 def killed_payload(payload: bytes, now: float) -> bytes:
     """The dead payload of a running job that an operator killed. Unchanged if its fields cannot be read."""
     # A unique `attempt`, so that two jobs with the same bytes stay two members of the sorted set.
-    changes = {"err": KILLED, "failed_at": int(now), "attempt": f"operator/{new_id()}"}
+    changes = {"err": KILLED_RUNNING, "failed_at": int(now), "attempt": f"operator/{new_id()}"}
     try:
         return codec.rewrite(payload, changes)
     except codec.Broken:
