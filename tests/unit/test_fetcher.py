@@ -6,6 +6,7 @@ import gc
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -59,7 +60,14 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
+        self.ahead: list[Any] = []
         self.answers: list[Any] = []
+        #: Called when a request is sent ahead.
+        self.on_ahead: Callable[[], None] = lambda: None
+
+    def send_ahead(self, op):
+        self.ahead.append(op)
+        self.on_ahead()
 
     def run(self, op):
         self.sent.append(op)
@@ -178,7 +186,7 @@ def test_a_request_fetches_names_with_a_weight_that_do_not_rest(requests):
     assert wants == {"fast": (2, True, True), "settled": (1, False, False), "resting": (5, False, False)}
 
 
-def test_a_request_passes_fewer_keys_while_jobs_are_prefetched_and_none_gets_more_than_eight_jobs():
+def test_a_request_passes_fewer_keys_while_jobs_are_prefetched():
     rules = {name: RateRule(1, (), KeyRule(("key",), 0)) for name in "abcde"}
     keys_with_jobs = KeysWithJobs(KEYS, FakeLink(), {})  # type: ignore[arg-type]
     keys_with_jobs.learn({name: [str(n) for n in range(64)] for name in rules}, ())
@@ -245,6 +253,74 @@ def test_after_an_error_the_same_bytes_are_sent_until_redis_answers():
     pool.exchange(new_reply())
     third = pool.link.sent[-1]
     assert (first.args[1], third.args[1]) == (1, 2)
+
+
+# Requests that are sent ahead.
+
+
+@pytest.fixture
+def fast() -> Pool:
+    """A pool whose jobs take no time, so that it prefetches."""
+    pool = Pool()
+    pool.job_types["a"].estimate = 1e-6
+    return pool
+
+
+def many(first: int = 1, count: int = 200, **changes: Any) -> Reply:
+    return new_reply(**({"batches": [jobs("a", first, count)], "held": count, "live": ["a"]} | changes))
+
+
+def test_the_next_request_is_sent_before_the_jobs_of_a_large_answer_start(fast):
+    started: list[int] = []
+    fast.link.on_ahead = lambda: started.append(len(fast.threads.ready.attempts))
+    fast.exchange(many())
+    assert started == [0]
+    assert len(fast.threads.ready.attempts) == len(fast.held) == 200
+    (ahead,) = fast.link.ahead
+    # It is the current request: its number and its first token follow, and it fetches what the workers need next.
+    assert ahead.args[1:5] == [2, 201, 0, 500]
+    assert fast.fetcher.unsettled == 1
+    fast.exchange(many(201, 100, held=300))
+    assert fast.link.sent[-1] is ahead
+
+
+def test_a_pool_stays_busy_while_a_request_is_sent_ahead(fast):
+    busy: list[bool] = []
+    fast.link.on_ahead = lambda: busy.append(fast.fetcher.busy)
+    fast.exchange(many(live=["a"]))
+    assert busy == [True]
+
+
+def test_a_request_that_was_sent_ahead_is_sent_again_after_an_error(fast):
+    fast.exchange(many())
+    with pytest.raises(Unavailable):
+        fast.exchange(Unavailable("away"))
+    fast.exchange(new_reply("again", held=200, live=["a"]))
+    assert fast.link.sent[-1] is fast.link.sent[-2] is fast.link.ahead[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"count": 99, "held": 99}, {"held": 201}, {"unsorted": ["a"]}, {"live": []}, {"status": "rewound", "held": 200}],
+    ids=["few jobs", "other attempts held", "jobs to sort", "no more jobs", "rewound"],
+)  # fmt: skip
+def test_nothing_is_sent_ahead_after_other_answers(fast, changes):
+    held = [token for batch in many(**changes).batches for token in batch.tokens]
+    fast.link.answers = [many(**changes), held]
+    fast.fetcher.exchange_once()
+    assert fast.link.ahead == []
+
+
+@pytest.mark.parametrize("why", ["quiet", "stopping", "slow jobs"])
+def test_a_pool_that_needs_no_more_jobs_sends_nothing_ahead(fast, why):
+    if why == "quiet":
+        fast.state.quiet = True
+    elif why == "stopping":
+        fast.fetcher.close()
+    else:
+        fast.job_types["a"].estimate = 1.0
+    fast.exchange(many())
+    assert fast.link.ahead == []
 
 
 def test_a_pool_is_busy_until_the_jobs_of_a_reply_are_held():
