@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from dayjob.admin.detail_views import FailurePlace
 from dayjob.admin.records import AttemptRecord, SourceView
 from dayjob.admin.timeline_views import TimelineEvent
 from dayjob.admin.views import (
@@ -16,7 +17,12 @@ from dayjob.admin.views import (
     BrokenEntry,
     BusyWorker,
     Coming,
+    ComingName,
+    Condemned,
+    DeletionView,
+    FailedAttempts,
     FailureGroup,
+    Finding,
     JobMetrics,
     JobTypeView,
     JobView,
@@ -29,9 +35,10 @@ from dayjob.admin.views import (
 from dayjob.admin.views.batches import BatchView
 from dayjob.admin.views.limits import KeyView, LimitView
 from dayjob.admin.views.payloads import NameSizes
-from dayjob.admin.views.workflows import WorkflowView
+from dayjob.admin.views.workflows import NodeView, WorkflowView
 from dayjob.errors import BadOption
 from dayjob.names import suggest
+from dayjob.store.ops.health import Slow
 from dayjob.text import escaped
 
 T = TypeVar("T")
@@ -315,4 +322,76 @@ PAYLOADS: SortTable[NameSizes] = SortTable(
         "largest": lambda one: one.largest,
     },
     "-total",
+)  # fmt: skip
+
+# Tables that are a part of a page, and no list of their own.
+
+#: The attempts of one job, the first of them first.
+OWN_ATTEMPTS: SortTable[AttemptRecord] = SortTable("attempts", HISTORY.columns, "ended", HISTORY.rising)
+
+FAILED_ATTEMPTS: SortTable[FailedAttempts] = SortTable(
+    "failed attempts", {"hour": lambda one: one.last_hour, "name": lambda one: one.name}, "-hour"
+)
+
+PLACES: SortTable[FailurePlace] = SortTable(
+    "machines",
+    {
+        "attempts": lambda one: one.attempts, "host": lambda one: one.host or None, "version": lambda one: one.tag or None,
+        "last": lambda one: one.last_at,
+    },
+    "-attempts",
+    ("host", "version"),
+)  # fmt: skip
+
+NODES: SortTable[NodeView] = SortTable(
+    "nodes",
+    {
+        "number": lambda one: one.number, "name": lambda one: one.name, "state": lambda one: one.state,
+        "took": lambda one: None if one.released_at is None or one.ended_at is None else one.ended_at - one.released_at,
+        "error": lambda one: one.error or None,
+    },
+    "number",
+    ("number", "name", "state", "error"),
+)  # fmt: skip
+
+CONDEMNED: SortTable[Condemned] = SortTable(
+    "dead pools",
+    {"died": lambda one: one.since, "held": lambda one: one.held, "id": lambda one: one.id},
+    "died",
+    ("died", "id"),
+)
+
+COMING_NAMES: SortTable[ComingName] = SortTable(
+    "names",
+    {
+        "all": lambda one: one.scheduled + one.retry + one.periodic, "name": lambda one: one.name, "scheduled": lambda one: one.scheduled,
+        "retry": lambda one: one.retry, "periodic": lambda one: one.periodic,
+    },
+    "-all",
+)  # fmt: skip
+
+_LEVELS = {"error": 0, "warning": 1, "could not check": 1, "ok": 2}
+
+CHECKS: SortTable[Finding] = SortTable(
+    "checks",
+    {"level": lambda one: _LEVELS[one.level], "topic": lambda one: one.topic},
+    "level",
+    ("level", "topic"),
+)
+
+SLOW: SortTable[Slow] = SortTable(
+    "slow commands",
+    {"when": lambda one: one.at, "took": lambda one: one.seconds, "command": lambda one: one.command},
+    "-when",
+    ("command",),
+)
+
+BIN: SortTable[DeletionView] = SortTable(
+    "deletions",
+    {
+        "gone": lambda one: one.expires_at, "who": lambda one: one.actor, "action": lambda one: one.action, "target": lambda one: one.subject,
+        "jobs": lambda one: one.jobs,
+    },
+    "-gone",
+    ("who", "action", "target"),
 )  # fmt: skip

@@ -26,7 +26,7 @@ async def audit(request: Request, admin: AsyncAdmin) -> Values:
     lines = await admin.audit(offset=offset, size=SIZE + 1, about=about, sort=order.sort)
     return {
         "lines": lines[:SIZE], "about": about, "offset": offset, "size": SIZE, "more": len(lines) > SIZE, "order": order, "link_of": link_of,
-        "deletions": await admin.bin(),
+        "deletions": await admin.bin(), "bin_order": Order.of(request, sorting.BIN, "bin"),
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.errors import BadOption
-from dayjob.web.order import Order
+from dayjob.web.order import FullList, Order
 from dayjob.web.pages.shell import Values, failure, page, whole
 
 SIZE = 50
@@ -33,4 +33,7 @@ async def batch(request: Request, admin: AsyncAdmin) -> Values:
         hint = "Choose one from the list of batches. One that succeeded is kept for a week."
         return {"response": await failure(request, 404, words, hint)}
     actions = await admin.audit(size=20, about=f"batch {batch_id}")
-    return {"detail": found, "batch": found.batch, "now": found.now, "entries": actions}
+    return {
+        "detail": found, "batch": found.batch, "now": found.now, "entries": actions, "nested_order": Order.of(request, sorting.BATCHES, "nested"),
+        "actions_order": FullList.at(request, sorting.AUDIT, "/audit", "actions on this batch", about=f"batch {batch_id}"),
+    }  # fmt: skip

@@ -31,10 +31,11 @@ async def calendar(request: Request, admin: AsyncAdmin) -> Values:
     since = whole(request, "since", most=10**12) or None
     order = Order.of(request, sorting.CALENDAR)
     found = await admin.calendar(hours, since=since, most=MAX_LISTED, sort=order.sort)
+    names = Order.of(request, sorting.COMING_NAMES, "names")
     leads = partial(address, request, "/calendar", hours=hours)
     return {
         "found": found, "picture": drawn(found, lambda start, _: leads(since=int(start))), "since": since,
-        "coming": sum(one.scheduled + one.retry + one.periodic for one in found.names), "names": part(request, found.names, MAX_NAMES, len(found.names)), "spans": tuple(STEPS), "now": found.now,
+        "coming": sum(one.scheduled + one.retry + one.periodic for one in found.names), "names": part(request, names.first(found.names), MAX_NAMES, len(found.names)), "names_order": names, "spans": tuple(STEPS), "now": found.now,
         "order": order,
     }  # fmt: skip
 

@@ -11,10 +11,10 @@ from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.detail_views import GroupDetail
 from dayjob.admin.filters import Filter
-from dayjob.admin.views import FailureGroup
+from dayjob.admin.views import FailureGroup, State
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Leads, Mark, Series
-from dayjob.web.order import Order
+from dayjob.web.order import FullList, Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.paging import part
@@ -50,6 +50,7 @@ async def failures(request: Request, admin: AsyncAdmin) -> Values:
         "attempts": [one for one in found.attempts if name in ("", one.name)],
         "hourly": {one.name: one.last_hour for one in found.attempts}, "windows": _WINDOWS,
         "window": window if hours else "", "name": name, "kind": kind, "now": found.now, "order": order,
+        "attempts_order": Order.of(request, sorting.FAILED_ATTEMPTS, "attempts"),
     }  # fmt: skip
 
 
@@ -69,8 +70,13 @@ async def group(request: Request, admin: AsyncAdmin) -> Values:
         return {"response": await failure(request, 404, sentence, hint)}
     marked = await marks(request.app.state.console, name)
     leads = drawings.to_history(request, name=name, outcome="failed")
+    shown = _shown(found.group)
+    state: State = "dead" if found.group.dead else "retry"
+    jobs = "dead jobs of this group" if found.group.dead else "jobs of this group in retry"
     return {
-        "detail": found, "group": _shown(found.group), "picture": _over_time(found, marked, leads), "now": found.now,
+        "jobs_order": FullList.at(request, sorting.JOBS[state], f"/{state}_jobs", jobs, where=shown["where"]),
+        "places_order": Order.of(request, sorting.PLACES, "places"),
+        "detail": found, "group": shown, "picture": _over_time(found, marked, leads), "now": found.now,
     }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.records import ENDINGS, HistoryCounts
 from dayjob.web.charts import Chart
-from dayjob.web.order import Order
+from dayjob.web.order import FullList, Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.paging import part
@@ -140,4 +140,6 @@ async def source(request: Request, admin: AsyncAdmin) -> Values:
     return {
         "source": name, "found": found, "used": found.used, "now": found.now, "where": f"source={shlex.quote(name)}",
         "picture": await _chart(request, found.counts, {"source": name}),
+        "recent_order": FullList.at(request, sorting.HISTORY, "/history", "attempts of this source", source=name),
+        "failed_order": FullList.at(request, sorting.HISTORY, "/history", "failed attempts of this source", source=name, outcome="failed"),
     }  # fmt: skip

@@ -6,10 +6,12 @@ from typing import Any
 
 from starlette.requests import Request
 
+from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import Note
 from dayjob.web.charts import spark
 from dayjob.web.console import WebConsole
+from dayjob.web.order import FullList
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.shell import Values, look, page, recent
@@ -51,6 +53,9 @@ async def home(request: Request, admin: AsyncAdmin) -> Values:
     return {
         "queues": listing.queues, "waiting": waiting[:SOME], "failing": [one for one in failures.groups if one.mark.ignored_until is None][:SOME], "busy": busy,
         "capacity": capacity, "failures": failures,
+        "failing_order": FullList.at(request, sorting.FAILURES, "/failures", "groups of failures of the last 24 h", window="24"),
+        "waiting_order": FullList.at(request, sorting.QUEUES, "/queues", "queues"),
+        "busy_order": FullList.at(request, sorting.BUSY, "/busy_workers", "busy workers"),
         "oldest": max((one.queue.age or 0.0 for one in waiting), default=0.0),
         "rate": max(0.0, ended - failed), "failed_rate": f"{share(failed, ended)} failed" if ended else "in the last 5 minutes",
         "throughput": drawings.attempts(

@@ -154,6 +154,7 @@ async def job(request: Request, admin: AsyncAdmin) -> Values:
         "timeline": _timeline(detail, now), "facts": _facts(detail), "again": _again(request, detail.job), "now": now,
         "emitted": await admin.emitted(job_id) if detail.job.attempts or detail.job.state == "running" else None,
         "logs": await admin.logs(job_id, name=detail.job.name or None), "children": await admin.children(job_id) if detail.job.attempts else (),
+        "attempts_order": Order.of(request, sorting.OWN_ATTEMPTS, "attempts"), "children_order": Order.of(request, sorting.HISTORY, "children"),
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from starlette.requests import Request
 
 from dayjob.admin import sorting
 from dayjob.admin.client import AsyncAdmin
-from dayjob.web.order import Order
+from dayjob.web.order import FullList, Order
 from dayjob.web.pages.shell import Values, failure, page
 from dayjob.web.render import address
 
@@ -34,5 +34,8 @@ async def schedule(request: Request, admin: AsyncAdmin) -> Values:
     filled = msgspec.json.encode(args).decode() if isinstance(args, dict) and args else ""
     return {
         "detail": found, "schedule": found.schedule, "now": found.now,
+        "runs_order": FullList.at(request, sorting.HISTORY, "/history", "its runs", name=found.schedule.job, schedule=name),
+        "ticks_order": FullList.at(request, sorting.TIMELINE, "/timeline", "its ticks", kind="tick", name=name),
+        "actions_order": FullList.at(request, sorting.AUDIT, "/audit", "actions on this schedule", about=f"schedule {name}"),
         "other": address(request, "/enqueue", name=found.schedule.job, args=filled),
     }  # fmt: skip

@@ -10,7 +10,7 @@ from dayjob.admin.detail_views import PoolDetail
 from dayjob.text import span
 from dayjob.web import charts
 from dayjob.web.charts import Chart, Span
-from dayjob.web.order import Order
+from dayjob.web.order import FullList, Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.paging import last_row, part
@@ -19,6 +19,8 @@ from dayjob.web.render import address
 
 #: How many busy workers a page shows.
 MAX_BUSY = 200
+#: How many of them the page of a pool shows.
+MAX_BUSY_OF_POOL = 100
 
 
 @page("pools.html", "/worker_pools", "Worker pools")
@@ -30,6 +32,7 @@ async def pools(request: Request, admin: AsyncAdmin) -> Values:
     return {
         "pools": found,
         "order": order,
+        "dead_order": Order.of(request, sorting.CONDEMNED, "dead"),
         "workers": sum(status.concurrency for status in statuses),
         "running": sum(sum(status.running.values()) for status in statuses),
         "picture": drawings.workers(
@@ -64,7 +67,13 @@ async def pool(request: Request, admin: AsyncAdmin) -> Values:
             "response": await failure(request, 404, "No pool is named.", "Choose one from the list of pools.")
         }
     found = await admin.pool(pool_id)
-    return {"detail": found, "now": found.now, "picture": _workers(request, found)}
+    busy = Order.of(request, sorting.BUSY, "busy")
+    return {
+        "detail": found, "now": found.now, "picture": _workers(request, found), "busy": busy.first(found.workers, MAX_BUSY_OF_POOL), "busy_order": busy,
+        "ended_order": FullList.at(request, sorting.HISTORY, "/history", "attempts of this pool", pool=pool_id),
+        "events_order": FullList.at(request, sorting.TIMELINE, "/timeline", "events of this pool", pool=pool_id),
+        "actions_order": FullList.at(request, sorting.AUDIT, "/audit", "actions on this pool", about=f"pool {pool_id}"),
+    }  # fmt: skip
 
 
 def _workers(request: Request, found: PoolDetail) -> Chart:

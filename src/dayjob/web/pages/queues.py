@@ -9,7 +9,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.views import QueueDetail, QueueView
 from dayjob.web import charts
 from dayjob.web.charts import SECONDS, Chart, Leads, Mark, Series
-from dayjob.web.order import Order
+from dayjob.web.order import FullList, Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
 from dayjob.web.pages.paging import last_row, part
@@ -17,6 +17,8 @@ from dayjob.web.pages.shell import Values, failure, page
 
 #: How many keys of a queue a page shows.
 MAX_KEYS = 50
+#: How many running jobs and groups of failures a page shows.
+MAX_EXCERPT = 10
 _KINDS = (("", "All"), ("waiting", "With jobs"), ("paused", "Paused"), ("stray", "No worker"))
 
 
@@ -59,7 +61,10 @@ async def queue(request: Request, admin: AsyncAdmin) -> Values:
         # One more shows whether there is a next page.
         keys = await admin.queue_keys(name, most=last_row(request, MAX_KEYS) + 1, sort=order.sort)
         rows = part(request, keys.keys, MAX_KEYS, None)
+    busy, failing = Order.of(request, sorting.BUSY, "busy"), Order.of(request, sorting.FAILURES, "failing")
     return {
+        "busy": busy.first(detail.busy, MAX_EXCERPT), "busy_order": busy, "failing": failing.first(detail.failures, MAX_EXCERPT), "failing_order": failing,
+        "next_order": FullList.at(request, sorting.JOBS["waiting"], "/jobs", "waiting jobs of this queue", state="waiting", name=name),
         "detail": detail, "now": detail.now, "pictures": _pictures(detail, marked, drawings.to_history(request, name=name)), "runs_on": runs_on, "keys": keys, "key_rows": rows, "order": order,
     }  # fmt: skip
 

@@ -22,7 +22,6 @@ from dayjob.web.render import NONE, number, size
 
 #: How many job names the page of payload sizes shows.
 MAX_NAMES = 50
-_ORDER = {"error": 0, "warning": 1, "ok": 2}
 _CONFIG = ("appendonly", "appendfsync", "save", "maxmemory-policy", "maxclients", "min-replicas-to-write")
 
 
@@ -42,7 +41,7 @@ async def redis(request: Request, admin: AsyncAdmin) -> Values:
         "idle": _whole(info, "blocked_clients"), "clients": _whole(info, "connected_clients"), "most_memory": _whole(info, "maxmemory"), "ops": _whole(info, "instantaneous_ops_per_sec"),
         "waits": max((pool.status.connection_wait for pool in pools.pools if pool.status), default=None),
         "pictures": drawings.server(await admin.vitals(hours), await marks(request.app.state.console), drawings.to_timeline(request)), "spans": tuple(SPANS), "hours": hours,
-        "findings": sorted(found.findings, key=lambda one: _ORDER.get(one.level, 1)), "facts": _facts(found),
+        "checks_order": Order.of(request, sorting.CHECKS, "checks"), "slow_order": Order.of(request, sorting.SLOW, "slow"), "facts": _facts(found),
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from dayjob.admin.views.workflows import NodeView, NodeViewState, WorkflowDetail
 from dayjob.errors import BadOption
 from dayjob.text import number_ranges
 from dayjob.web.charts.graph import Box, Tone, graph
-from dayjob.web.order import Order
+from dayjob.web.order import FullList, Order
 from dayjob.web.pages.shell import Values, failure, page, whole
 from dayjob.web.render import address
 
@@ -52,7 +52,8 @@ async def workflow(request: Request, admin: AsyncAdmin) -> Values:
     picture = None if first or found.next else _graph(request, found)
     return {
         "detail": found, "workflow": found.workflow, "now": found.now, "entries": actions, "picture": picture,
-        "tones": TONES, "ranges": number_ranges, "first": first,
+        "tones": TONES, "ranges": number_ranges, "first": first, "nodes_order": Order.of(request, sorting.NODES, "nodes"),
+        "actions_order": FullList.at(request, sorting.AUDIT, "/audit", "actions on this workflow", about=f"workflow {workflow_id}"),
     }  # fmt: skip
 
 
