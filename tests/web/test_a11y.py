@@ -120,6 +120,17 @@ def violations(page, rules: list[str] | None = None) -> list[str]:
     ]
 
 
+#: What can be tapped and is less than 44 pixels high. What is closed is opened first; the room of a label is that of its box.
+SMALL_TARGETS = """() => {
+    for (const one of document.querySelectorAll("details")) one.open = true;
+    return [...document.querySelectorAll("body > :not(.skip, dialog) :is(a, button, input, select, summary)")]
+        .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.closest(".cards thead, svg"))
+        .map((one) => [one, (one.closest("label") || one).getBoundingClientRect()])
+        .filter(([, box]) => box.width && box.height && box.height < 43.5)
+        .map(([one, box]) => `${one.tagName} ${one.textContent.trim().slice(0, 40)}: ${box.height}`);
+}"""
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 1280), ("dark", 360)])
 def test_every_page_fits_complains_of_nothing_and_can_be_used_by_all(
@@ -141,6 +152,8 @@ def test_every_page_fits_complains_of_nothing_and_can_be_used_by_all(
             found = violations(page, rules) if width > 1000 or place in NARROW else []
             if found:
                 wrong[place] = found
+            if width < 600 and (small := page.evaluate(SMALL_TARGETS)):
+                wrong[f"{place} has small targets"] = small
         for shown in ("#help", "#ask", "#work", "#show"):
             tab.page.evaluate(f"document.querySelector('{shown}').showModal()")
             found = violations(tab.page, rules)
