@@ -1,7 +1,7 @@
-"""How long pages of the console take, with a fleet that is larger than most: the first view, and those after it.
+"""How long pages of the console and answers of its API take, with a fleet that is larger than most: the first view, and those after it.
 
-A console of its own for each page, so that its first view is the first of all; three of them, and the middle one counts.
-Prints a table: of each page also the CPU time of a view, in the console and in the server, and the slowest command that it
+A console of its own for each page, so that its first view is the first of all; three of them, and the middle one counts. For an address of
+the API, one console. Prints a table, and what took longer than 100 ms: of each page also the CPU time of a view, in the console and in the server, and the slowest command that it
 sent, as the slow log has it. The loop beside each shows whether the machine or the page was slow.
 """
 
@@ -41,11 +41,22 @@ NAMESPACE = "pages"
 GROUP = "/failure?name=job000&kind=TimeoutError%3A%20no%20answer%20within%20%23%20s"
 PAGES = (
     "/", "/queues", "/queue?name=job000", "/worker_pools", "/pool?id=pool000", "/busy_workers", "/busy_workers?offset=200", "/jobs", "/jobs?where=error~nothing",
-    "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures", GROUP,
+    "/scheduled_jobs", "/retry_jobs", "/dead_jobs", "/dead_jobs?where=error~nothing", "DEAD", "/job?id=nowhere", "/job?id=nowhere&deep=1", "/failures", GROUP,
     "/history", "/history?sort=-ran", "/history?name=job000&outcome=failed", "/sources", "/source?source=tenant-3",
     "/periodic", "/schedule?name=nightly", "/timeline", "/timeline?kind=died", "/limits", "/queue?name=tenants", "/search?q=job00", "/search?q=answer",
     "/batches", "/batches?sort=-left", "BATCH", "/workflows", "/workflows?state=failed", "WORKFLOW", "/done_jobs", "/broken", "/api", "/calendar", "/calendar?hours=72", "/metrics", "/metrics?name=job000", "/metrics?name=job000&hours=72", "/metrics?hours=24", "/metrics?hours=72", "/metrics?sort=-run_p95", "/metrics?hours=72&sort=-run_p95", "/redis", "/payloads", "/enqueue", "/audit", "/settings",
 )  # fmt: skip
+#: Addresses of the API that read; those that search every job, or wait for a pool, are not among them.
+API = (
+    "/queues", "/queue?name=job000", "/queue/keys?name=tenants", "/limits", "/pools", "/pool?id=pool000", "/busy", "/jobs?state=waiting",
+    "/jobs?state=waiting&sort=-size", "/jobs?state=dead", "/jobs?state=dead&where=error~nothing", "/jobs/count?state=dead&where=error~nothing", "DEAD",
+    "/job/explain?id=nowhere", "/job/children?id=nowhere", "/job/logs?id=nowhere", "/bin", "/job_types", "/failures", f"/failures/group{GROUP.removeprefix('/failure')}",
+    "/history", "/history?sort=-ran", "/history/counts", "/sources", "/source?source=tenant-3", "/periodic", "/schedule?name=nightly", "/calendar", "/calendar?hours=72",
+    "/metrics", "/metrics?hours=72", "/throughput", "/throughput?hours=72", "/spread?name=job000", "/vitals", "/scale", "/verdict", "/redis", "/payloads", "/search?q=answer",
+    "/events", "/audit", "/broken", "/batches", "BATCH", "/workflows", "WORKFLOW", "/me", "/openapi.json",
+)  # fmt: skip
+#: Milliseconds that a view may take.
+MAX_MS = 100
 #: Attempts of the last day that the history has of each name, and of the busiest names: as many as it keeps.
 RECORDS, MOST_RECORDS, BUSIEST = 2000, 20_000, 5
 DAY_MS = 86_400_000
@@ -67,7 +78,7 @@ class Fleet:
     def __init__(self, link: Link, url: str, names: int, pools: int, jobs: int) -> None:
         self._url = url
         #: The addresses of pages whose ids differ with each run.
-        self.addresses: dict[str, str] = {}
+        self.addresses = {"DEAD": f"/job?id={0:024x}"}
         self._link, self._keys, self._rng = link, Keys(NAMESPACE), random.Random(1)
         self._names = [f"job{n:03}" for n in range(names)]
         self._middle = {name: self._rng.randrange(8, 45) for name in self._names}
@@ -206,7 +217,7 @@ class Fleet:
             parts = [flow.add(step, n=k, after=[first]) for k in range(NODES if n == GROUPS - 1 else 3)]
             flow.add(step, n=9, after=parts)
             started = flow.start()
-        self.addresses = {"BATCH": f"/batch?id={batch.id}", "WORKFLOW": f"/workflow?id={started.id}"}
+        self.addresses |= {"BATCH": f"/batch?id={batch.id}", "WORKFLOW": f"/workflow?id={started.id}"}
         pool.enqueuer.close()
 
     def _fill_limits(self) -> None:
@@ -284,8 +295,8 @@ def measure(fleet: Fleet, url: str, port: int, path: str) -> Viewed:
     return Viewed(answer.status_code, len(answer.content), took, console_cpu, server_cpu)
 
 
-def row(fleet: Fleet, url: str, port: int, path: str, consoles: int) -> str:
-    """One line of the table."""
+def row(fleet: Fleet, url: str, port: int, path: str, consoles: int) -> tuple[str, float]:
+    """One line of the table, and the milliseconds of a view."""
     loops, slow, views = [], [], []
     for _ in range(consoles):
         fleet.go_on()
@@ -309,7 +320,7 @@ def row(fleet: Fleet, url: str, port: int, path: str, consoles: int) -> str:
         f"{min(slow):.1f}",
         f"{viewed.size / 1000:.0f}",
     )
-    return f"| `{path}` | {' | '.join(cells)} | {1000 * statistics.median(loops):.0f} |"
+    return f"| `{path}` | {' | '.join(cells)} | {1000 * statistics.median(loops):.0f} |", later
 
 
 def unit() -> float:
@@ -341,9 +352,17 @@ def main() -> None:
             f"{given.names} names, {given.pools} pools with {100 * given.pools:,} busy workers, {given.jobs:,} jobs in each state\n"
         )
         print(HEAD)
-        for path in (fleet.addresses.get(page, page) for page in PAGES):
-            if not given.only or path.startswith(tuple(given.only)):
-                print(row(fleet, url, given.port, path, given.consoles), flush=True)
+        pages = [(fleet.addresses.get(page, page), given.consoles) for page in PAGES]
+        pages += [("/api/v1" + fleet.addresses.get(one, one), 1) for one in API]
+        slow: list[str] = []
+        for path, consoles in pages:
+            if given.only and not path.startswith(tuple(given.only)):
+                continue
+            line, took = row(fleet, url, given.port, path, consoles)
+            print(line, flush=True)
+            if took > MAX_MS:
+                slow.append(f"{path} {took:.0f}")
+        print(f"\nOver {MAX_MS} ms: {', '.join(slow) or 'nothing'}")
         link.close()
 
 
