@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 
 import pytest
 
@@ -181,6 +182,26 @@ def test_a_job_whose_process_was_killed_for_its_timeout_has_that_attempt_in_its_
     assert int(attempt.at) == found.failed_at
     assert told(job)[0] == "enqueued"
     assert told(job)[1].startswith("attempt 1 failed")
+
+
+def test_a_job_that_an_operator_killed_while_it_ran_shows_where_that_attempt_ran(faces, admin, new_pool):
+    """That attempt does not count, so the payload has none; the history has it."""
+    pool = new_pool(beat=0.2)
+
+    @pool.job
+    def pack(job: Job) -> None:
+        while not job.checkin("packing"):
+            time.sleep(0.01)
+
+    job = pack.enqueue()
+    pool.start()
+    wait_until(lambda: in_state(admin, job.id, "running"))
+    assert admin.kill(job.id, state="running").done
+    wait_until(lambda: in_state(admin, job.id, "dead"))
+    (ended,) = wait_until(lambda: admin.job(job.id).attempts)
+    assert (ended.attempt, ended.outcome) == (1, "dead")
+    assert f"attempt 1 started on {socket.gethostname()}/{os.getpid()}" in faces.page("/job", id=job.id)
+    assert f"attempt 1 started on {socket.gethostname()}/{os.getpid()}" in faces.run("jobs", "show", job.id)
 
 
 def test_a_job_that_an_operator_killed_before_it_ran_shows_no_attempt(admin, told):

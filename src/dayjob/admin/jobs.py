@@ -222,10 +222,15 @@ def detail(
     job = yield from _found(session, job_id, found)
     why = yield from _reason(session, found, job.error)
     now = yield from ask(inspect.now())
-    attempts = (yield from attempts_of(session, job_id, job.name)) if job.attempts and job.name else ()
+    attempts = (yield from attempts_of(session, job_id, job.name)) if _may_have_run(job) else ()
     events = yield from job_story.story(session, job, attempts, now, why)
     words = sentence(why) + (yield from _held_up_words(session, job))
     return JobDetail(job, words, events, *copies(job), why.kind, attempts)
+
+
+def _may_have_run(job: JobView) -> bool:
+    """Whether the history may have attempts of a job. One that an operator ended, or whose process died, may count none."""
+    return bool(job.name and (job.attempts or job.deaths or job.snoozes or job.state in ("retry", "dead")))
 
 
 def _finished(session: Session, job_id: str, name: str | None) -> Steps[JobDetail | None]:

@@ -9,7 +9,7 @@ from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.detail_views import PoolDetail
 from dayjob.text import span
 from dayjob.web import charts
-from dayjob.web.charts import Chart, Span
+from dayjob.web.charts import Chart, Mark, Span
 from dayjob.web.order import FullList, Order
 from dayjob.web.pages import drawings
 from dayjob.web.pages.marks import marks
@@ -69,14 +69,14 @@ async def pool(request: Request, admin: AsyncAdmin) -> Values:
     found = await admin.pool(pool_id)
     busy = Order.of(request, sorting.BUSY, "busy")
     return {
-        "detail": found, "now": found.now, "picture": _workers(request, found), "busy": busy.first(found.workers, MAX_BUSY_OF_POOL), "busy_order": busy,
+        "detail": found, "now": found.now, "picture": _workers(request, found, await marks(request.app.state.console)), "busy": busy.first(found.workers, MAX_BUSY_OF_POOL), "busy_order": busy,
         "ended_order": FullList.at(request, sorting.HISTORY, "/history", "attempts of this pool", pool=pool_id),
         "events_order": FullList.at(request, sorting.TIMELINE, "/timeline", "events of this pool", pool=pool_id),
         "actions_order": FullList.at(request, sorting.AUDIT, "/audit", "actions on this pool", about=f"pool {pool_id}"),
     }  # fmt: skip
 
 
-def _workers(request: Request, found: PoolDetail) -> Chart:
+def _workers(request: Request, found: PoolDetail, marked: tuple[Mark, ...]) -> Chart:
     """What the workers are doing, and the last attempts that they ended."""
     running = [
         Span(
@@ -99,5 +99,10 @@ def _workers(request: Request, found: PoolDetail) -> Chart:
     first = max(found.now - SHOWN_SECONDS, min(earliest, found.now - 60))
     title = f"Workers, last {span(found.now - first)}"
     return charts.gantt(
-        title, first, found.now, spans, keys=((2, "running"), (0, "ended"), (1, "failed or stuck"))
+        title,
+        first,
+        found.now,
+        spans,
+        keys=((2, "running"), (0, "ended"), (1, "failed or stuck")),
+        marks=marked,
     )
