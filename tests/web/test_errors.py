@@ -229,6 +229,17 @@ def test_long_answers_are_compressed_if_the_client_accepts_that(console):
     assert "content-encoding" not in console.get("/api/v1/me", headers={"accept-encoding": "gzip"}).headers
 
 
+@pytest.mark.parametrize("path", ["/", "/queues", "/static/dayjob.js", "/static/dayjob.css"])
+def test_pages_and_their_files_are_compressed_if_the_browser_accepts_that(console, path):
+    headers = {"accept": "text/html"}
+    plain = console.get(path, headers={**headers, "accept-encoding": "identity"})
+    assert "content-encoding" not in plain.headers
+    small = console.get(path, headers={**headers, "accept-encoding": "gzip, br"})
+    assert small.headers["content-encoding"] == "gzip"
+    assert "Accept-Encoding" in small.headers["vary"]
+    assert int(small.headers["content-length"]) < len(plain.content) / 2
+
+
 def test_very_long_answers_are_compressed_beside_the_event_loop(console):
     for n in range(400):
         console.admin.enqueue("mail", {"text": "x" * 300, "n": n})

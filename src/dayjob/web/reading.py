@@ -1,4 +1,4 @@
-"""Answers to reads: compressed if the client accepts it, and 304 without a body if the client has the same answer already."""
+"""Answers to reads and pages: compressed if the client accepts it. A read is a 304 without a body if the client has the same answer already."""
 
 from __future__ import annotations
 
@@ -31,14 +31,19 @@ async def read_answer(request: Request, value: Any) -> Response:
     headers = {"etag": tag, "vary": "Accept-Encoding"}
     if _has(request.headers.get("if-none-match", ""), tag):
         return Response(status_code=304, headers=headers)
-    if len(body) >= MIN_COMPRESSED_BYTES and accepts_gzip(request.headers.get("accept-encoding", "")):
-        headers["content-encoding"] = "gzip"
-        # Without a time, so that the same answer has the same bytes.
-        if len(body) >= MIN_IN_THREAD:
-            body = await asyncio.to_thread(gzip.compress, body, LEVEL, mtime=0)
-        else:
-            body = gzip.compress(body, LEVEL, mtime=0)
-    return Response(body, headers=headers, media_type=JSON)
+    if len(body) >= MIN_IN_THREAD:
+        body, packed = await asyncio.to_thread(compressed, request, body)
+    else:
+        body, packed = compressed(request, body)
+    return Response(body, headers=headers | packed, media_type=JSON)
+
+
+def compressed(request: Request, body: bytes) -> tuple[bytes, dict[str, str]]:
+    """A body as this client takes it, and the header that belongs to it."""
+    if len(body) < MIN_COMPRESSED_BYTES or not accepts_gzip(request.headers.get("accept-encoding", "")):
+        return body, {}
+    # Without a time, so that the same answer has the same bytes.
+    return gzip.compress(body, LEVEL, mtime=0), {"content-encoding": "gzip"}
 
 
 def _tag(shown: Any, body: bytes) -> str:

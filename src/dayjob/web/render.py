@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from dayjob import text
+from dayjob.web.reading import compressed
 
 STATIC = {
     "dayjob.css": "text/css; charset=utf-8",
@@ -49,7 +50,8 @@ def render(request: Request, template: str, /, *, status: int = 200, **values: A
 
     text = _environment().get_template(template).render(url=url, asset=asset, **values)
     # A lone surrogate, which only hostile input contains, cannot be encoded.
-    return HTMLResponse(text.encode("utf-8", "replace"), status)
+    body, headers = compressed(request, text.encode("utf-8", "replace"))
+    return HTMLResponse(body, status, headers={"vary": "Accept-Encoding"} | headers)
 
 
 def address(request: Request, path: str, **query: Any) -> str:

@@ -6,6 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dayjob.web.reading import compressed
 from dayjob.web.render import STATIC, static
 
 #: Addresses contain a digest of the content, so a cached file is never out of date.
@@ -19,4 +20,6 @@ async def static_file(request: Request) -> Response:
         raise HTTPException(404)
     data, mark = static(name)
     kept = _KEPT if request.query_params.get("v") == mark else "no-cache"
-    return Response(data, media_type=STATIC[name], headers={"cache-control": kept})
+    body, packed = compressed(request, data)
+    headers = {"cache-control": kept, "vary": "Accept-Encoding"} | packed
+    return Response(body, media_type=STATIC[name], headers=headers)
