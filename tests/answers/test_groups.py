@@ -112,4 +112,6 @@ def test_a_group_that_is_gone_is_not_found(faces, admin):
     assert admin.failure_group("charge", KIND) is None
     assert "is in retry or dead with this error" in faces.page("/failure", 404, name="charge", kind=KIND)
     assert "is in retry or dead with this error" in faces.run("dead", "group", "charge", KIND, code=1)
-    assert faces.console.get("/api/v1/failures/group", params={"name": "a", "kind": "b"}).status_code == 404
+    answer = faces.console.get("/api/v1/failures/group", params={"name": "a", "kind": "b"})
+    assert (answer.status_code, answer.json()["code"]) == (404, "unknown_failure")
+    assert answer.json()["error"] == "No job of 'a' is in retry or dead with this error."

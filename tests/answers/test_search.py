@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dayjob import WorkerPool
@@ -73,6 +75,8 @@ def test_each_kind_of_thing_is_found(faces, shop, admin):
     assert ("pool", pool.id) in kinds(faces, pool.status.host)
     assert ("pool", pool.id) in kinds(faces, pool.id[:8])
     assert ("source", "acme") in kinds(faces, "acm")
+    # Of a source only the number of its jobs is known.
+    assert re.search(r"^source acme \d+ jobs?$", faces.run("find", "acm"), re.MULTILINE)
     assert kinds(faces, "no answer") == {("error", "send_mail"), ("job", "deadbeef01")}
     assert kinds(faces, "bob@example") == {("job", "later-1")}
     assert kinds(faces, "") == kinds(faces, "   ") == set()

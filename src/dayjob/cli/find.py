@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dayjob.admin.views import SearchView
+from dayjob.admin.views import SearchHit, SearchView
 from dayjob.cli import console
 from dayjob.text import counted
 
@@ -29,9 +29,15 @@ def find(text: str, redis: str | None, namespace: str, as_json: bool) -> None:
         sys.exit(console.NOT_DONE)
 
 
+def _what(hit: SearchHit) -> str:
+    """What is known of it besides its name: of a source the number of jobs alone, of an error also its text."""
+    many = "" if hit.count is None else counted(hit.count, "job")
+    return ": ".join(filter(None, (many, hit.text)))
+
+
 def _print(found: SearchView) -> None:
     rows = [
-        (hit.kind, hit.name, hit.id, hit.state or "", hit.text if hit.count is None else f"{counted(hit.count, 'job')}: {hit.text}")
+        (hit.kind, hit.name, hit.id, hit.state or "", _what(hit))
         for hit in found.hits
     ]  # fmt: skip
     if rows:

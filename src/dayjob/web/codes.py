@@ -21,7 +21,7 @@ from dayjob.errors import (
 
 ErrorCode = Literal[
     "bad_request", "bad_arguments", "job_too_large", "not_signed_in", "forbidden", "read_only", "other_site",
-    "no_such_address", "not_found", "unknown_queue", "unknown_schedule", "unknown_pool", "unknown_limit", "unknown_batch", "unknown_workflow", "unknown_job", "nothing_to_undo", "method_not_allowed",
+    "no_such_address", "not_found", "unknown_queue", "unknown_schedule", "unknown_pool", "unknown_limit", "unknown_batch", "unknown_workflow", "unknown_job", "unknown_failure", "nothing_to_undo", "method_not_allowed",
     "conflict", "moved", "not_allowed", "taken", "already", "too_large", "unsupported_media_type", "wrong_host",
     "too_many_attempts", "internal", "unavailable", "redis_unavailable", "redis_full", "redis_refused", "outcome_unknown",
 ]  # fmt: skip
@@ -52,6 +52,7 @@ CODES: dict[ErrorCode, CodeRow] = {
     "unknown_batch": CodeRow(404, "No batch has this id, or it succeeded more than a week ago."),
     "unknown_workflow": CodeRow(404, "No workflow has this id, or it succeeded more than a week ago."),
     "unknown_job": CodeRow(404, "No job has this id: it completed, was deleted or never existed."),
+    "unknown_failure": CodeRow(404, "No job that was read is in retry or dead with this error."),
     "nothing_to_undo": CodeRow(404, "The bin has no deletion that could be undone, or not this one."),
     "method_not_allowed": CodeRow(405, "The address exists, but not for this method."),
     "conflict": CodeRow(409, "Something changed in the meantime. Nothing was changed."),

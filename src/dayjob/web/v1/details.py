@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dayjob.admin.detail_views import GroupDetail, PoolDetail, ScheduleDetail
 from dayjob.admin.views import Outcome
+from dayjob.web.responses import Refusal
 from dayjob.web.v1.inputs import GroupIgnore, GroupNote, OneGroup, OnePool, ScheduleInput
 from dayjob.web.v1.queues import done
 from dayjob.web.v1.table import Call, Endpoint
@@ -17,8 +18,12 @@ async def _schedule(call: Call[ScheduleInput]) -> ScheduleDetail:
     return await call.admin.schedule(call.sent.name)
 
 
-async def _group(call: Call[OneGroup]) -> GroupDetail | None:
-    return await call.admin.failure_group(call.sent.name, call.sent.kind)
+async def _group(call: Call[OneGroup]) -> GroupDetail:
+    found = await call.admin.failure_group(call.sent.name, call.sent.kind)
+    if found is None:
+        text = f"No job of {call.sent.name[:200]!r} is in retry or dead with this error."
+        raise Refusal(404, text, "GET /api/v1/failures lists the groups.", code="unknown_failure")
+    return found
 
 
 async def _note(call: Call[GroupNote]) -> Outcome:
