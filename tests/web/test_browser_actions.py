@@ -39,6 +39,25 @@ def test_a_queue_is_paused_and_resumed_from_the_list(console, tab):
     assert not queue(console.admin, "greet").paused
 
 
+def test_queues_are_paused_and_resumed_by_a_pattern(console, tab):
+    for name in ("mail.a", "mail.b", "scan"):
+        console.admin.enqueue(name, {})
+    tab.open("/queues")
+    tab.post("Pause by name…")
+    tab.page.locator("#ask-typed").fill("mail.*")
+    tab.confirm()
+    tab.told("2 queues: Paused.")
+    assert [queue(console.admin, name).paused for name in ("mail.a", "mail.b", "scan")] == [True, True, False]
+    tab.post("Resume by name…")
+    assert tab.page.locator("#ask-typed").input_value() == "*"
+    tab.confirm()
+    tab.told("2 queues: Resumed.")
+    assert not any(one.queue.paused for one in console.admin.queues().queues)
+    tab.post("Resume by name…")
+    tab.confirm()
+    tab.told("Nothing was to be changed.")
+
+
 def test_a_limit_is_set_and_lifted(console, tab):
     console.admin.enqueue("greet", {})
     tab.open("/queue?name=greet")
@@ -263,6 +282,20 @@ def test_dead_jobs_are_retried_in_waves_until_most_fail_again(console, tab, redi
         tab.confirm()
         tab.told("Stopped, because more than 20% failed again. 1 job retried in 1 wave")
         assert console.admin.count("dead").matched == 7
+
+
+def test_the_waiting_jobs_of_a_queue_are_moved_to_another_name(console, tab):
+    for n in range(12):
+        console.admin.enqueue("greet", {"n": n})
+    tab.open("/jobs?state=waiting&name=greet&where=args.n>1")
+    tab.post("Move 10 matching…")
+    ask = tab.page.locator("#ask")
+    ask.get_by_text("See them").click()
+    expect(ask.locator("li")).to_have_count(10)
+    tab.page.locator("#ask-typed").fill("welcome")
+    tab.confirm()
+    tab.told('10 jobs matched, 10 moved to "welcome".')
+    assert (queue(console.admin, "greet").size, queue(console.admin, "welcome").size) == (2, 10)
 
 
 # Undo.

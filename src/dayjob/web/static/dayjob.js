@@ -211,10 +211,15 @@
     throw Error([data.error || `The console answered ${answer.status}.`, data.hint].filter(Boolean).join("\n"));
   };
   const failed = (error) => toast(error instanceof TypeError ? "The console does not answer. Nothing may have been changed." : error.message, true);
+  // An action on queues by a pattern answers with an outcome for each.
+  const whole = (outcomes) => {
+    const left = outcomes.filter(({ done }) => !done);
+    return outcomes.length ? `${outcomes.length} ${outcomes.length === 1 ? "queue" : "queues"}: ${(left[0] || outcomes[0]).message}` : "Nothing was to be changed.";
+  };
   const act = async (path, body) => {
     try {
       const data = await (await api(path, body)).json();
-      toast(data.message, false, "", data.undo);
+      Array.isArray(data) ? toast(whole(data)) : toast(data.message, false, "", data.undo);
     } catch (error) { failed(error); }
     refresh();
   };
@@ -375,6 +380,15 @@
       const to = await confirmed("Move to another name", button.title, "Move", { field: "Job name" });
       if (to) act(button.dataset.moving, { ...JSON.parse(button.closest("[data-seen]").dataset.seen), to });
     },
+    async moveall(button) {
+      const { moveall, name, where } = button.dataset, body = { ...(where && { where }), ...(name && { name }) };
+      try {
+        const preview = await dry(moveall, { ...body, to: "nowhere" });
+        if (!preview.count.matched) return toast("Nothing matches now.");
+        const to = await confirmed(button.textContent.replace("…", ""), button.title, "Move", { field: "Job name", preview });
+        if (to) steps("Move", moveall, { ...body, to });
+      } catch (error) { failed(error); }
+    },
     async limit(button) {
       const { limit, name, effect } = button.dataset;
       const text = await confirmed("Concurrency limit", effect, "Set limit", { field: "Limit", value: limit });
@@ -382,8 +396,8 @@
     },
     // One text that the reader fills in; a span of time is sent in seconds.
     async fill(button) {
-      const { fill, part, body, field, value, effect } = button.dataset;
-      const text = await confirmed(button.textContent.replace("…", ""), effect, "Save", { field, value });
+      const { fill, part, body, field, value, effect, yes = "Save" } = button.dataset;
+      const text = await confirmed(button.textContent.replace("…", ""), effect, yes, { field, value });
       try { if (text !== false) act(fill, { ...JSON.parse(body), [part]: part === "seconds" ? seconds(text) : text }); } catch (error) { failed(error); }
     },
     async repair(button) {
