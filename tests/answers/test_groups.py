@@ -46,6 +46,24 @@ def test_a_group_has_a_page_a_command_and_an_address(faces, admin, failed):
     assert "charge-2 dead 1" in printed
 
 
+def test_a_group_opens_in_the_terminal_with_its_jobs_and_is_retried_there(faces, admin, failed):
+    admin.note_group("charge", KIND, "the bank works on it")
+    screen = faces.top("failures")
+    screen.wait_for("charge", KIND)
+    screen.press("enter")
+    screen.wait_for("4 jobs: 3 dead, 1 in retry", "the bank works on it", "charge-9", "charge-2")
+    screen.settle(lambda: screen.line_of("charge-9") < screen.line_of("charge-2"))
+    screen.press("enter")
+    screen.wait_for("id           charge-9", "Timeline")
+    screen.press("escape")
+    screen.wait_for("4 jobs: 3 dead")
+    screen.press("r")
+    screen.wait_for("that failed with")
+    screen.press("y")
+    screen.wait_for("No job of this group is in retry or dead any more.")
+    assert admin.failure_group("charge", KIND) is None
+
+
 def test_a_note_is_seen_everywhere_and_is_in_the_audit(faces, admin, failed):
     assert "Noted: the bank works on it" in faces.run("dead", "note", "charge", KIND, "the bank works\non it")
     assert admin.failure_group("charge", KIND).group.mark.note == "the bank works on it"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from dayjob.admin.detail_views import GroupDetail
 from dayjob.admin.views import (
     BrokenEntry,
     BrokenPage,
@@ -256,7 +257,7 @@ def job(found: JobDetail) -> Sheet:
         labelled("id", job.id), labelled("arguments", arguments(job.args) or "none"),
     ]  # fmt: skip
     facts = (
-        ("source", job.source), attempt_number(job), ("deaths", job.deaths or None), ("unique key", job.unique_key),
+        ("source", job.source), ("enqueued by", job.parent or job.producer), attempt_number(job), ("deaths", job.deaths or None), ("unique key", job.unique_key),
         ("pool", job.pool_id), ("result", job.result),
     )  # fmt: skip
     lines += [labelled(label, value) for label, value in facts if value not in (None, "")]
@@ -319,10 +320,45 @@ def _bytes(one: BrokenEntry) -> str:
 
 # Failures.
 
+_OF_GROUP = (
+    Column("JOB", most=40), Column("STATE"), Column("ATTEMPTS", right=True, rank=2), Column("FAILED", right=True, rank=1),
+    Column("ERROR", most=60), Column("ARGUMENTS", most=300, rank=3),
+)  # fmt: skip
 _FAILURES = (
     Column("COUNT", right=True), Column("JOB"), Column("1 H", right=True, rank=2), Column("24 H", right=True, rank=3), Column("DEAD", right=True, rank=1),
     Column("RETRY", right=True, rank=1), Column("SINCE", right=True, rank=4), Column("LAST", right=True, rank=1), Column("ERROR", most=300, least=34),
 )  # fmt: skip
+
+
+def group(found: GroupDetail) -> Sheet:
+    """One group of failures: since when, what was noted, where it failed, and its newest jobs."""
+    one, now = found.group, found.now
+    first = f"{ago(now - one.first_at)} ago" + ("" if one.first_known else " or earlier")
+    lines: list[Line] = [
+        ((clean(one.kind), "error"),), BLANK,
+        ((f"{counted(one.count, 'job')}: {one.dead:,} dead, {one.retry:,} in retry; the first {first}, the last {ago(now - one.last_at)} ago", "bold"),),
+    ]  # fmt: skip
+    if one.mark.note:
+        lines.append(labelled("note", f"{one.mark.note} ({one.mark.noted_by})"))
+    if one.mark.ignored_until:
+        lines.append(labelled("ignored", f"until {when(one.mark.ignored_until)} by {one.mark.ignored_by}"))
+    for place in found.places:
+        where = f"{place.host or 'not known any more'}{f' ({place.tag})' if place.tag else ''}"
+        last = f"the last {ago(now - place.last_at)} ago"
+        lines.append(labelled("failed on", f"{where}: {counted(place.attempts, 'attempt')}, {last}"))
+    lines += [labelled("pool died", pool_id, "warning") for pool_id in found.pools]
+    rows = tuple(
+        Row(
+            job.id,
+            (
+                (clean(job.id), "bold"), (job.state, _state_tone(job)), number(job.attempts), ago(now - job.failed_at) if job.failed_at else "",
+                (clean(job.error.strip().partition("\n")[0]), "error"), arguments(job.args),
+            ),
+            job,
+        )
+        for job in found.jobs
+    )  # fmt: skip
+    return Sheet((*lines, BLANK), _OF_GROUP, rows, "No job of it was read.", subject=one)
 
 
 def failures(found: Failures, groups: Sequence[Any]) -> Sheet:

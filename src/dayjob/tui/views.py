@@ -239,6 +239,18 @@ def queue(name: str) -> View:
     )  # fmt: skip
 
 
+def group(name: str, kind: str) -> View:
+    """One group of failures with the jobs that failed last."""
+
+    async def read(admin: AsyncAdmin, _: ReadOptions) -> Sheet:
+        found = await admin.failure_group(name, kind)
+        if found is None:
+            return Sheet(((("No job of this group is in retry or dead any more.", "warning"),),))
+        return render.group(found)
+
+    return View(f"failures of {name}", read, actions.GROUP, _open_job)
+
+
 def queue_keys(name: str) -> View:
     """The keys of a queue that have waiting jobs."""
 
@@ -398,7 +410,7 @@ TABS = (
         "Failures",
         _failures,
         actions.GROUP,
-        lambda one: _open_job(one.sample),
+        lambda one: group(one.name, one.kind),
         ("name", "error", "kind"),
         columns=sorting.FAILURES,
     ),
