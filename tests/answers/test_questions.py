@@ -133,7 +133,8 @@ QUESTIONS = (
         "How long until this queue is empty?", "/queue?name=media", "queues show media", "/queue?name=media", r"Empty no worker", r"^empty no worker$", lambda found: found["view"]["drain"]["kind"] == "unattended",
     ),
     Question(
-        "What was run twice, and why?", "/history?outcome=crashed", "history ls --outcome crashed", "/history?outcome=crashed", r"mail twice-1 crashed", r"crashed mail twice-1", lambda found: _ids(found) == ["twice-1"],
+        "What was run twice, and why?", "/history?outcome=crashed", "history ls --outcome crashed", "/history?outcome=crashed", r"mail twice-1 crashed its pool died", r"crashed mail twice-1 .*its pool died$",
+        lambda found: [(one["id"], one["outcome"], one["pool_id"]) for one in found["records"]] == [("twice-1", "crashed", "p1")],
     ),
     Question(
         "What would happen if I press this?", "/dead_jobs?where=name=charge", "jobs delete --state dead --where name=charge --dry-run", "/jobs/count?state=dead&where=name=charge", r"2 of 3, 3 searched", r"Would delete 2 jobs in dead\.", lambda found: found["matched"] == 2,

@@ -81,7 +81,7 @@ def _precise(second: float, record: AttemptRecord | None) -> float:
 
 def _ended_event(one: AttemptRecord) -> Event:
     ran = f" after {text.took(one.ran)}" if one.ran is not None else ""
-    error = f": {one.error}" if one.error else ""
+    error = f": {one.reason}" if one.reason else ""
     kind: EventKind = "crashed" if one.outcome == "crashed" else "failed" if one.failed else "ended"
     return Event(one.ended_at, f"attempt {one.attempt} {one.outcome.replace('_', ' ')}{ran}{error}", kind)
 

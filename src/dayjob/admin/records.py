@@ -54,6 +54,11 @@ class AttemptRecord:
         """Whether it counts as a failure: retried, dead, dropped or crashed."""
         return self.outcome in FAILED
 
+    @property
+    def reason(self) -> str:
+        """Why it failed, in a word or two: its error, or the death of its pool, of which the timeline has the cause."""
+        return self.error or ("its pool died" if self.outcome == "crashed" else "")
+
 
 def attempt_record(name: str, stored: StoredRecord) -> AttemptRecord:
     """A record as consoles show it."""

@@ -78,7 +78,7 @@ def print_attempts(records: Sequence[AttemptRecord]) -> None:
     rows = [
         (
             console.when(one.ended_at), one.outcome.replace("_", " "), one.name, one.id, one.attempt, took(one.waited),
-            took(one.ran), text.source_text(one.source), one.error,
+            took(one.ran), text.source_text(one.source), one.reason,
         )
         for one in records
     ]  # fmt: skip

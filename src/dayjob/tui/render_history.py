@@ -45,7 +45,7 @@ def _attempt_rows(records: Sequence[AttemptRecord]) -> tuple[Row, ...]:
             (
                 when(one.ended_at), (one.outcome.replace("_", " "), "error" if one.failed else ""), clean(one.name),
                 clean(one.id), str(one.attempt), took(one.waited), took(one.ran), clean(source_text(one.source)),
-                clean(one.error),
+                clean(one.reason),
             ),
             one,
         )
