@@ -48,7 +48,7 @@ PAGES = (
 )  # fmt: skip
 #: Addresses of the API that read; those that search every job, or wait for a pool, are not among them.
 API = (
-    "/queues", "/queue?name=job000", "/queue/keys?name=tenants", "/limits", "/pools", "/pool?id=pool000", "/busy", "/jobs?state=waiting",
+    "/queues", "/queue?name=job000", "/queue/keys?name=tenants", "/limits", "/pools", "/pool?pool=pool000", "/busy", "/jobs?state=waiting",
     "/jobs?state=waiting&sort=-size", "/jobs?state=dead", "/jobs?state=dead&where=error~nothing", "/jobs/count?state=dead&where=error~nothing", "DEAD",
     "/job/explain?id=nowhere", "/job/children?id=nowhere", "/job/logs?id=nowhere", "/bin", "/job_types", "/failures", f"/failures/group{GROUP.removeprefix('/failure')}",
     "/history", "/history?sort=-ran", "/history/counts", "/sources", "/source?source=tenant-3", "/periodic", "/schedule?name=nightly", "/calendar", "/calendar?hours=72",

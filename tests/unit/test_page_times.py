@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from urllib.parse import urlsplit
+from types import ModuleType
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
 
 from dayjob.web import v1
 from dayjob.web.pages import routes
@@ -20,10 +23,25 @@ def paths(addresses: tuple[str, ...]) -> set[str]:
     return {NAMED.get(one) or urlsplit(one).path for one in addresses}
 
 
-def test_every_page_and_every_reading_address_of_the_api_is_measured():
+def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("page_times", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    assert paths(script.PAGES) == {route.path for route in routes() if "{" not in route.path}
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_what_is_asked_of_the_api_are_its_parameters():
+    takes = {one.path: msgspec.structs.fields(one.takes) for one in v1.ENDPOINTS if one.method == "GET"}
+    for address in script().API:
+        if address not in NAMED:
+            place = urlsplit(address)
+            asked, fields = dict(parse_qsl(place.query)), takes[place.path]
+            assert set(asked) <= {field.name for field in fields}, address
+            assert {field.name for field in fields if field.required} <= set(asked), address
+
+
+def test_every_page_and_every_reading_address_of_the_api_is_measured():
+    measured = script()
+    assert paths(measured.PAGES) == {route.path for route in routes() if "{" not in route.path}
     reading = {one.path for one in v1.ENDPOINTS if one.method == "GET" and not one.streams}
-    assert paths(script.API) == reading - UNMEASURED
+    assert paths(measured.API) == reading - UNMEASURED
