@@ -999,11 +999,11 @@ ALL = (
         ("tests/integration/test_supervisor.py", RESCUE, CRASHES),
     ),
     Mutant(
-        "unique jobs are fetched ahead",
+        "many unique jobs are fetched ahead",
         f"{WORKER}/fetching/budget.py",
-        "        and not job_type.unique\n",
-        "",
-        ("tests/integration/test_attempts.py::test_quick_jobs_are_fetched_ahead_and_unique_ones_are_not",),
+        "extra = min(extra, max(0, executors.concurrency - max(0, coming - executors.idle)))",
+        "pass",
+        ("tests/integration/test_attempts.py::test_quick_jobs_are_fetched_ahead_and_one_unique_job_for_each_worker",),
     ),
     Mutant(
         "a unique job keeps its key when it starts",

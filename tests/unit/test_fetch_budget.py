@@ -135,7 +135,7 @@ def test_only_fast_job_types_are_prefetched():
     )
 
 
-@pytest.mark.parametrize("change", [{"slow_until": math.inf}, {"unique": True}, {"estimate": None}])
+@pytest.mark.parametrize("change", [{"slow_until": math.inf}, {"rated": True}, {"estimate": None}])
 def test_a_job_type_is_not_prefetched(change):
     fast = new_job_type("fast")
     fast.estimate = PREFETCH_SECONDS / 2
@@ -144,6 +144,24 @@ def test_a_job_type_is_not_prefetched(change):
     assert budget_of(
         new_executors(FakeExecutor(10, busy=10), job_types=(fast,)), ["fast"], job_types=(fast,)
     ) == FetchBudget(0, 0)
+
+
+def test_of_unique_jobs_one_for_each_worker_is_prefetched():
+    plain, unique = new_job_type("plain"), new_job_type("unique")
+    plain.estimate = unique.estimate = PREFETCH_SECONDS / 100
+    unique.unique = True
+    names = frozenset({"plain", "unique"})
+    busy = new_executors(FakeExecutor(10, busy=10), job_types=(plain, unique))
+    assert budget_of(busy, ["unique"], 0, (plain, unique)) == FetchBudget(0, 10, names)
+    assert budget_of(busy, ["unique"], 4, (plain, unique)) == FetchBudget(0, 6, names)
+    assert budget_of(busy, ["unique"], 10, (plain, unique)) == FetchBudget(0, 0, names)
+    idle = new_executors(FakeExecutor(10), job_types=(plain, unique))
+    assert budget_of(idle, ["unique"], 10, (plain, unique)) == FetchBudget(0, 10, names), (
+        "those whose keys are being released have a worker each"
+    )
+    assert budget_of(busy, ["plain"], 0, (plain, unique)) == FetchBudget(0, MAX_FETCHED, frozenset({"plain"})), (
+        "a name with unique jobs does not slow down others while it has none"
+    )
 
 
 def test_slots_of_long_attempts_are_not_counted_for_the_prefetch():

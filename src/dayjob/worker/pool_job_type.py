@@ -116,7 +116,7 @@ class PoolJobType:
         self.quickest = 0.0
         #: Monotonic time until which nothing is prefetched, because an attempt had to be given back.
         self.slow_until = 0.0
-        #: The pool fetched unique jobs: nothing is prefetched, because a job keeps its key until a worker is free.
+        #: The pool fetched unique jobs: few are prefetched, because a job keeps its key until a worker is free.
         self.unique = False
         #: The name has rate limits: nothing is prefetched, because a job counts as started when it is fetched.
         self.rated = False

@@ -40,7 +40,8 @@ def fetch_budget(
             return FetchBudget(min(threads, free), 0, closed=closed)
         closed |= executors.sync_names
     now = time.monotonic()
-    fast = _fast(job_types, now)
+    unique = any(job_types[name].unique for name in live)
+    fast = _fast(job_types, now, unique=unique)
     # If a slow queue has jobs, prefetched jobs of fast queues would take its share of the slots.
     if not fast or any(name not in fast for name in live):
         return FetchBudget(free, 0, closed=closed)
@@ -52,6 +53,9 @@ def fetch_budget(
         usable=executors.concurrency - slow,
         slowest=max(fast.values()),
     )
+    if unique:
+        # They wait at the start gate, with their keys, until a worker is free: one batch for the workers is enough.
+        extra = min(extra, max(0, executors.concurrency - max(0, coming - executors.idle)))
     return FetchBudget(free, extra, frozenset(fast), closed)
 
 
@@ -65,14 +69,14 @@ def prefetch(*, free: int, ready: int, usable: int, slowest: float) -> int:
     return max(0, min(ahead - ready, MAX_FETCHED - free, 2 * MAX_FETCHED - ready))
 
 
-def _fast(job_types: Mapping[str, PoolJobType], now: float) -> dict[str, float]:
-    """The job types that may be prefetched, with their estimated seconds."""
+def _fast(job_types: Mapping[str, PoolJobType], now: float, *, unique: bool) -> dict[str, float]:
+    """The job types that may be prefetched, with their estimated seconds. Those with unique jobs only if `unique`."""
     return {
         name: job_type.estimate
         for name, job_type in job_types.items()
         if job_type.estimate is not None
         and job_type.estimate <= PREFETCH_SECONDS
         and job_type.slow_until <= now
-        and not job_type.unique
+        and (unique or not job_type.unique)
         and not job_type.rated
     }
