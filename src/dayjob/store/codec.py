@@ -413,19 +413,13 @@ def _go_float(value: float) -> str:
     return format(Decimal(text), "f").removesuffix(".0")
 
 
-_GO_ESCAPES = {
-    '"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f",
-    "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029",
-}  # fmt: skip
+_GO_ESCAPES = str.maketrans(
+    {
+        **{chr(code): f"\\u{code:04x}" for code in [*range(32), 0x2028, 0x2029, *b"<>&"]},
+        '"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f",
+    }
+)  # fmt: skip
 
 
 def _go_string(text: str) -> str:
-    out = []
-    for char in text:
-        if char in _GO_ESCAPES:
-            out.append(_GO_ESCAPES[char])
-        elif char < " ":
-            out.append(f"\\u{ord(char):04x}")
-        else:
-            out.append(char)
-    return '"' + "".join(out) + '"'
+    return f'"{text.translate(_GO_ESCAPES)}"'
