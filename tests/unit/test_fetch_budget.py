@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from attempts import new_attempt, new_job_type
 from dayjob.store.ops.consume import MAX_FETCHED
-from dayjob.worker.fetching.budget import PREFETCH_SECONDS, FetchBudget, fetch_budget, prefetch
+from dayjob.worker.fetching.budget import (
+    PACED_SECONDS,
+    PREFETCH_SECONDS,
+    FetchBudget,
+    Pace,
+    fetch_budget,
+    prefetch,
+)
 from dayjob.worker.running.attempt import Attempt
 from dayjob.worker.running.executors import Executors
 from dayjob.worker.running.ready_queue import GIVE_BACK_AFTER_SECONDS, ReadyQueue
@@ -30,15 +37,37 @@ def test_at_most_two_batches_wait():
     assert prefetch(free=0, ready=2 * MAX_FETCHED - 3, usable=1000, slowest=1e-9) == 3
 
 
+def test_a_pool_prefetches_no_more_than_it_ended_lately_in_such_a_time():
+    pace = PACED_SECONDS / 6
+    assert prefetch(free=0, ready=0, usable=4, slowest=PREFETCH_SECONDS / 5, pace=pace) == 6
+    assert prefetch(free=0, ready=0, usable=1, slowest=PREFETCH_SECONDS / 5, pace=pace) == 5
+
+
+def test_the_pace_is_measured_while_the_workers_have_something_to_do():
+    pace = Pace()
+    pace.sent(ended=0, ready=0, now=10.0)
+    pace.answered(now=11.0)
+    pace.sent(ended=100, ready=20, now=12.0)
+    assert pace.seconds == pytest.approx(0.01), "they had nothing to do before the answer"
+    pace.answered(now=12.5)
+    pace.sent(ended=50, ready=20, now=13.0)
+    assert pace.seconds == pytest.approx(0.015)
+    pace.sent(ended=0, ready=0, now=14.0)
+    pace.answered(now=20.0)
+    pace.sent(ended=200, ready=0, now=21.0)
+    assert pace.seconds == pytest.approx(0.01)
+
+
 @settings(deadline=None)
 @given(
     free=st.integers(0, MAX_FETCHED),
     ready=st.integers(0, 2000),
     usable=st.integers(0, 2000),
     slowest=st.floats(0, PREFETCH_SECONDS),
+    pace=st.floats(0, 1, allow_subnormal=False),
 )
-def test_a_prefetch_is_never_negative_and_fits_into_an_exchange(free, ready, usable, slowest):
-    extra = prefetch(free=free, ready=ready, usable=usable, slowest=slowest)
+def test_a_prefetch_is_never_negative_and_fits_into_an_exchange(free, ready, usable, slowest, pace):
+    extra = prefetch(free=free, ready=ready, usable=usable, slowest=slowest, pace=pace)
     assert 0 <= extra <= MAX_FETCHED - free
     assert extra == 0 or ready + extra <= 2 * MAX_FETCHED
 
@@ -159,9 +188,9 @@ def test_of_unique_jobs_one_for_each_worker_is_prefetched():
     assert budget_of(idle, ["unique"], 10, (plain, unique)) == FetchBudget(0, 10, names), (
         "those whose keys are being released have a worker each"
     )
-    assert budget_of(busy, ["plain"], 0, (plain, unique)) == FetchBudget(0, MAX_FETCHED, frozenset({"plain"})), (
-        "a name with unique jobs does not slow down others while it has none"
-    )
+    assert budget_of(busy, ["plain"], 0, (plain, unique)) == FetchBudget(
+        0, MAX_FETCHED, frozenset({"plain"})
+    ), "a name with unique jobs does not slow down others while it has none"
 
 
 def test_slots_of_long_attempts_are_not_counted_for_the_prefetch():

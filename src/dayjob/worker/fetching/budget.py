@@ -12,8 +12,36 @@ from dayjob.worker.running.executors import Executors
 
 #: Seconds of work that may be prefetched, for job types whose attempts take at most as long.
 PREFETCH_SECONDS = 0.02
+#: The same by the pace of the pool. Jobs that no worker took within GIVE_BACK_AFTER_SECONDS are given back.
+PACED_SECONDS = 0.03
 #: Seconds without prefetch for a job name after one of its attempts was given back.
 PREFETCH_PAUSE_SECONDS = 1.0
+
+
+class Pace:
+    """How fast the pool ends attempts.
+
+    With many threads, the time that an attempt takes does not show that: threads wait for each other, for the interpreter's lock
+    or that of a log handler, and those that are asleep end nothing.
+    """
+
+    def __init__(self) -> None:
+        #: Seconds from one end to the next; 0 until that is known.
+        self.seconds = 0.0
+        self._since = 0.0
+        self._idle = True
+
+    def sent(self, ended: int, ready: int, now: float) -> None:
+        """Note a request: how many attempts ended since the one before, and how many wait for workers."""
+        if ended:
+            sample = (now - self._since) / ended
+            self.seconds = (self.seconds + sample) / 2 if self.seconds else sample
+        self._since, self._idle = now, not ready
+
+    def answered(self, now: float) -> None:
+        """Note its answer. If no attempt waited, the workers had nothing to do until now."""
+        if self._idle:
+            self._since = now
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +56,13 @@ class FetchBudget:
 
 
 def fetch_budget(
-    executors: Executors, job_types: Mapping[str, PoolJobType], live: Collection[str], coming: int
+    executors: Executors,
+    job_types: Mapping[str, PoolJobType],
+    live: Collection[str],
+    coming: int,
+    pace: float = 0.0,
 ) -> FetchBudget:
-    """The budget of the next exchange. `live` names have jobs, and `coming` attempts will need a slot soon."""
+    """The budget of the next exchange. `live` names have jobs, `coming` attempts will need a slot soon, and attempts end at `pace`."""
     free = min(max(0, executors.idle - coming), MAX_FETCHED)
     closed = executors.closed()
     threads = executors.threads_free()
@@ -52,6 +84,7 @@ def fetch_budget(
         ready=executors.ready + coming,
         usable=executors.concurrency - slow,
         slowest=max(fast.values()),
+        pace=pace,
     )
     if unique:
         # They wait at the start gate, with their keys, until a worker is free: one batch for the workers is enough.
@@ -59,12 +92,15 @@ def fetch_budget(
     return FetchBudget(free, extra, frozenset(fast), closed)
 
 
-def prefetch(*, free: int, ready: int, usable: int, slowest: float) -> int:
+def prefetch(*, free: int, ready: int, usable: int, slowest: float, pace: float = 0.0) -> int:
     """How many jobs to fetch beyond the `free` slots, with `ready` waiting attempts and `usable` slots that turn over.
 
-    The pool prefetches as many jobs as it finishes within PREFETCH_SECONDS if each takes `slowest` seconds.
+    The pool prefetches as many jobs as it finishes within PREFETCH_SECONDS if each takes `slowest` seconds, and within
+    PACED_SECONDS if one ends every `pace` seconds.
     """
     ahead = int(usable * PREFETCH_SECONDS / max(2e-6, slowest))
+    if pace:
+        ahead = min(ahead, int(PACED_SECONDS / pace))
     # At most two batches: one that the workers use up, and one that this exchange fetches.
     return max(0, min(ahead - ready, MAX_FETCHED - free, 2 * MAX_FETCHED - ready))
 

@@ -16,7 +16,7 @@ from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume
 from dayjob.store.ops.consume import Entry, Reply
-from dayjob.worker.fetching.budget import PREFETCH_PAUSE_SECONDS, FetchBudget, fetch_budget
+from dayjob.worker.fetching.budget import PREFETCH_PAUSE_SECONDS, FetchBudget, Pace, fetch_budget
 from dayjob.worker.fetching.counts import MinuteCounts
 from dayjob.worker.fetching.history import HistoryRecorder
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
@@ -72,6 +72,7 @@ class Fetcher:
         self._start_gate = StartGate(keys, executors.clock)
         self._history = HistoryRecorder(state)
         self._outbox = OutcomeOutbox(self._start_gate, self._history, state.emits)
+        self._pace = Pace()
         self._counts = MinuteCounts(list(job_types.values()))
         self._rules = RuleBook(keys, link, job_types)
         keys_with_jobs = KeysWithJobs(keys, link, job_types)
@@ -149,6 +150,7 @@ class Fetcher:
         self._sent_ahead_at = 0.0
         reply = self._link.run(current.op)
         self._counts.trip(time.perf_counter() - sent_at)
+        self._pace.answered(time.monotonic())
         try:
             self._state.exchanges += 1
             self._state.clock.note(reply.now)
@@ -229,7 +231,11 @@ class Fetcher:
         Only if all workers are busy is it computed before, to check whether a prefetch is due.
         """
         return fetch_budget(
-            self._executors, self._job_types, self._names.live, self._start_gate.coming + coming
+            self._executors,
+            self._job_types,
+            self._names.live,
+            self._start_gate.coming + coming,
+            self._pace.seconds,
         )
 
     def _listen(self) -> None:
@@ -248,12 +254,16 @@ class Fetcher:
 
         `coming` jobs are about to be handed over.
         """
+        now = time.monotonic()
         idle_request = self._requests.take_idle()
         if idle_request is not None and self._only_fetches():
+            self._pace.sent(0, 0, now)
             self._names.sent_all()
             self._requests.send(idle_request)
             return
-        entries, done = self._outbox.take(self._state.clock.now() - time.monotonic())
+        waiting = len(self._outbox.finished)
+        entries, done = self._outbox.take(self._state.clock.now() - now)
+        self._pace.sent(waiting - len(self._outbox.finished), self._executors.ready + coming, now)
         members = self._outbox.take_members()
         self._state.has_batches = self._state.has_batches or bool(members)
         if self._outbox.born:
