@@ -219,6 +219,8 @@ if not again then
     end
     call('EXPIRE', minute, 262800)
   end
+  -- Once for each history, whatever the number of attempts that were recorded.
+  for key, caps in pairs(exchange.recorded) do age_records(key, caps[1], caps[2], now) end
   if exchange.late == 0 then
     for _, one in ipairs(exchange.histories) do record(one[1], one[2], one[3], one[4], now) end
   end

@@ -62,7 +62,8 @@ local function new_entries(exchange, settler, state, scheduled, due)
   -- An entry behind the outcome of its attempt, which was applied.
   local function follow(kind, i, token, payload, amount, key, value, more)
     if kind == 'records' then
-      record(KEYS[key], payload, amount, tonumber(value), exchange.now)
+      add_records(KEYS[key], payload, amount)
+      exchange.recorded[KEYS[key]] = {amount, tonumber(value)}
     elseif kind == 'logs' then
       redis.pcall('HSET', KEYS[key], value, payload)
       redis.pcall('HDEL', KEYS[key], string.format('%d', value - 10))

@@ -8,7 +8,7 @@ local function new_exchange(first_key, pool, held, now, again)
     name = {}, weight = {}, want = {}, limit = {}, rule = {}, left = {}, uncounted = {},
     late = 0, releases = {}, stuck = {}, wrong = wrong, is_wrong = is_wrong, jobs = {}, cancelled = {},
     unknown = {}, marks = {}, next_keys = {}, unsorted = {},
-    counts = counts, settled = {}, histories = {},
+    counts = counts, settled = {}, histories = {}, recorded = {},
   }
   -- 1: the queue of a name, 2: paused, 3: its held set, 4: its bell.
   function exchange.key_of(i, which)
