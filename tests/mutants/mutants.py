@@ -831,8 +831,8 @@ ALL = (
     Mutant(
         "what another requeuer moved is moved again",
         f"{SCRIPTS}/requeue.lua",
-        "local score = redis.call('ZSCORE', source, member)",
-        "local score = redis.call('ZSCORE', source, member) or '0'",
+        "ARGV[i + 2], scores[n]\n",
+        "ARGV[i + 2], scores[n] or '0'\n",
         ("tests/scripts/test_requeue.py::test_what_somebody_else_moved_is_not_moved_again",),
     ),
     Mutant(

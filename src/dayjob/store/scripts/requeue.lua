@@ -29,29 +29,37 @@ for i = 1, count do
   usable[i] = good(redis.pcall('LLEN', KEYS[FIRST_KEY + i * 2 - 1]))
 end
 
-local moved, rung, bad = 0, {}, 0
-for i = FIRST_NAME + count + 1, #ARGV, STRIDE do
-  local index, member, payload = tonumber(ARGV[i]), ARGV[i + 1], ARGV[i + 2]
-  local score = redis.call('ZSCORE', source, member)
-  if score and (not strict or tonumber(score) * 1000 <= now) and usable[index] then
+local members, scores = {}, {}
+for i = FIRST_NAME + count + 1, #ARGV, STRIDE do members[#members + 1] = ARGV[i + 1] end
+if #members > 0 then scores = redis.call('ZMSCORE', source, unpack(members)) end
+
+local moved, is_moved, queued, bad = {}, {}, {}, 0
+for n, member in ipairs(members) do
+  local i = FIRST_NAME + count + 1 + (n - 1) * STRIDE
+  local index, payload, score = tonumber(ARGV[i]), ARGV[i + 2], scores[n]
+  if score and (not strict or tonumber(score) * 1000 <= now) and usable[index] and not is_moved[member] then
     if index == 0 then
       redis.call('RPUSH', broken, payload)
       bad = bad + 1
       if ARGV[i + 3] ~= '0' then note_member(tonumber(ARGV[i + 3]), ARGV[i + 4], 'dead', now, scheduled, due) end
     else
-      redis.call('LPUSH', KEYS[FIRST_KEY + index * 2 - 1], payload)
-      rung[index] = true
+      queued[index] = queued[index] or {}
+      table.insert(queued[index], payload)
     end
-    redis.call('ZREM', source, member)
-    moved = moved + 1
+    is_moved[member] = true
+    moved[#moved + 1] = member
   end
 end
 
-for index in pairs(rung) do
+for index, payloads in pairs(queued) do
+  redis.call('LPUSH', KEYS[FIRST_KEY + index * 2 - 1], unpack(payloads))
+end
+if #moved > 0 then redis.call('ZREM', source, unpack(moved)) end
+for index in pairs(queued) do
   redis.pcall('SADD', known, ARGV[FIRST_NAME + index])
   ring(KEYS[FIRST_KEY + index * 2])
 end
 if bad > 0 then
   redis.pcall('HINCRBY', totals, 'broken:', bad)
 end
-return moved
+return #moved
