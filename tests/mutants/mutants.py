@@ -568,14 +568,14 @@ ALL = (
     Mutant(
         "bytes do not end a fetch",
         f"{SCRIPTS}/prelude/fetch.lua",
-        "      bytes = bytes - #payloads[p]\n",
-        "",
+        "      bytes = bytes - #payload\n      pairs_[taken * 2 - 1]",
+        "      pairs_[taken * 2 - 1]",
         (f"{EXCHANGE}::test_fetching_stops_at_one_mebibyte",),
     ),
     Mutant(
         "a name without jobs is answered as one with jobs",
         f"{SCRIPTS}/prelude/fetch.lua",
-        "  if #group > 1 then exchange.jobs[#exchange.jobs + 1] = group end\n",
+        "  if grown > 1 then exchange.jobs[#exchange.jobs + 1] = group end\n",
         "  exchange.jobs[#exchange.jobs + 1] = group\n",
         (f"{EXCHANGE}::test_the_bytes_are_counted_over_all_names",),
     ),
