@@ -19,7 +19,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry, FetchedJobs, Reply
 from dayjob.store.ops.rates import RateRule
-from dayjob.worker.fetching import fetcher, start_gate
+from dayjob.worker.fetching import counts, fetcher, start_gate
 from dayjob.worker.fetching.budget import PREFETCH_PAUSE_SECONDS, FetchBudget
 from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
@@ -37,9 +37,10 @@ HOUR = 3600.0
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Attempts wait for a worker for an hour: a test can be suspended for longer than a pool would let them wait."""
+    """Attempts wait for a worker for an hour, and figures for an exchange: a test can be suspended for longer than a pool lets them wait."""
     for module in (start_gate, executors):
         monkeypatch.setattr(module, "GIVE_BACK_AFTER_SECONDS", HOUR)
+    monkeypatch.setattr(counts, "FLUSH_INTERVAL_SECONDS", HOUR)
 
 
 def new_reply(status: Any = "ok", **changes: Any) -> Reply:
@@ -282,6 +283,22 @@ def test_the_next_request_is_sent_before_the_jobs_of_a_large_answer_start(fast):
     assert fast.fetcher.unsettled == 1
     fast.exchange(many(201, 100, held=300))
     assert fast.link.sent[-1] is ahead
+
+
+def test_when_figures_are_due_nothing_is_sent_ahead_so_that_a_round_trip_is_measured(fast, monkeypatch):
+    trips: list[float] = []
+    monkeypatch.setattr(fast.fetcher._counts, "trip", trips.append)
+    monkeypatch.setattr(counts, "FLUSH_INTERVAL_SECONDS", 0.0)
+    fast.exchange(many())
+    assert fast.link.ahead == []
+    monkeypatch.setattr(counts, "FLUSH_INTERVAL_SECONDS", HOUR)
+    fast.finish_all()
+    fast.exchange(many(201))
+    assert len(fast.link.ahead) == 1
+    assert len(trips) == 2
+    fast.exchange(many(401, 50, held=250))
+    assert fast.link.sent[-1] is fast.link.ahead[0]
+    assert len(trips) == 2
 
 
 def test_a_pool_stays_busy_while_a_request_is_sent_ahead(fast):

@@ -87,8 +87,8 @@ class Fetcher:
         self._sleeping = False
         #: How many outcomes may wait for more of them.
         self._gathered = 0
-        #: When the current request was sent ahead, by time.perf_counter(); 0 if it was not.
-        self._sent_ahead_at = 0.0
+        #: Whether the current request was sent ahead.
+        self._sent_ahead = False
         #: Held by the thread that makes an exchange: the fetcher's own, or the listener's while the fetcher sleeps.
         self._turn = threading.Lock()
         self._refused = False
@@ -146,10 +146,11 @@ class Fetcher:
         current = self._requests.current
         if current is None:
             return
-        sent_at = self._sent_ahead_at or time.perf_counter()
-        self._sent_ahead_at = 0.0
+        ahead, self._sent_ahead = self._sent_ahead, False
+        started = time.perf_counter()
         reply = self._link.run(current.op)
-        self._counts.trip(time.perf_counter() - sent_at)
+        if not ahead:
+            self._counts.trip(time.perf_counter() - started)
         self._pace.answered(time.monotonic())
         try:
             self._state.exchanges += 1
@@ -172,17 +173,18 @@ class Fetcher:
     def _send_ahead(self, reply: Reply) -> None:
         """Send the next request before the jobs of this answer start, if workers will need more soon.
 
-        So Redis fetches the next jobs while this pool decodes these.
+        So Redis fetches the next jobs while this pool decodes these. When figures are due, the next request is sent as usual, so
+        that also a busy pool measures round trips: how long an answer took that came meanwhile is not known.
         """
         coming, answered = reply.fetched, self._requests.current
-        if coming < SEND_AHEAD_FROM or self._state.quiet or self._closing:
+        if coming < SEND_AHEAD_FROM or self._state.quiet or self._closing or self._counts.due():
             return
         if not self._prefetches(self._names.live - self._executors.closed(), coming):
             return
         self._next_request(coming)
         request = self._requests.current
         if request is not None and request is not answered:
-            self._sent_ahead_at = time.perf_counter()
+            self._sent_ahead = True
             self._link.send_ahead(request.op)
 
     def _due(self) -> bool:
