@@ -915,34 +915,6 @@ ALL = (
         (f"{NETWORK}::test_each_job_runs_once_though_exchanges_are_cut_at_random", CRASHES),
     ),
     Mutant(
-        "what was sent ahead counts as sent on another connection",
-        "src/dayjob/store/link.py",
-        "return sent is op and connection is self._connection",
-        "return sent is op",
-        ("tests/integration/test_link.py::test_several_ops_that_come_between_get_their_own_answers",),
-    ),
-    Mutant(
-        "the answer to what was sent ahead is taken for that of another op",
-        "src/dayjob/store/link.py",
-        "return sent is op and connection is self._connection",
-        "return connection is self._connection",
-        ("tests/integration/test_link.py::test_an_op_that_comes_between_gets_its_own_answer_and_the_first_is_sent_again",),
-    ),
-    Mutant(
-        "a request is sent ahead though the pool must compare what it holds",
-        f"{WORKER}/fetching/replies.py",
-        'return reply.status == "ok" and reply.held == held and not reply.unsorted',
-        'return reply.status == "ok" and not reply.unsorted',
-        ("tests/unit/test_fetcher.py::test_nothing_is_sent_ahead_after_other_answers",),
-    ),
-    Mutant(
-        "the request that is sent ahead forgets the first token",
-        f"{WORKER}/fetching/replies.py",
-        "            self._requests.first_token = consume.number_in(last.tokens[-1]) + 1\n",
-        "            pass\n",
-        ("tests/unit/test_fetcher.py::test_the_next_request_is_sent_before_the_jobs_of_a_large_answer_start",),
-    ),
-    Mutant(
         "gathered outcomes wait for more of them for ever",
         f"{WORKER}/fetching/fetcher.py",
         "if not handed or self._outbox.finished:",
@@ -973,7 +945,7 @@ ALL = (
     Mutant(
         "the pool does not compare what is held",
         f"{WORKER}/fetching/replies.py",
-        'if reply.status == "rewound" or reply.held != len(self._state.held):',
+        'if reply.status == "rewound" or reply.held != len(held):',
         "if False:",
         (f"{CRASHES}::test_an_idle_pool_learns_that_redis_forgot_what_it_had_settled",),
     ),

@@ -6,7 +6,6 @@ import gc
 import random
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +18,7 @@ from dayjob.store import codec
 from dayjob.store.keys import Keys
 from dayjob.store.ops.consume import Entry, FetchedJobs, Reply
 from dayjob.store.ops.rates import RateRule
-from dayjob.worker.fetching import counts, fetcher, start_gate
+from dayjob.worker.fetching import fetcher, start_gate
 from dayjob.worker.fetching.budget import PREFETCH_PAUSE_SECONDS, FetchBudget
 from dayjob.worker.fetching.fetcher import Fetcher
 from dayjob.worker.fetching.keys_with_jobs import KeysWithJobs
@@ -37,10 +36,9 @@ HOUR = 3600.0
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
-    """Attempts wait for a worker for an hour, and figures for an exchange: a test can be suspended for longer than a pool lets them wait."""
+    """Attempts wait for a worker for an hour: a test can be suspended for longer than a pool would let them wait."""
     for module in (start_gate, executors):
         monkeypatch.setattr(module, "GIVE_BACK_AFTER_SECONDS", HOUR)
-    monkeypatch.setattr(counts, "FLUSH_INTERVAL_SECONDS", HOUR)
 
 
 def new_reply(status: Any = "ok", **changes: Any) -> Reply:
@@ -61,14 +59,7 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
-        self.ahead: list[Any] = []
         self.answers: list[Any] = []
-        #: Called when a request is sent ahead.
-        self.on_ahead: Callable[[], None] = lambda: None
-
-    def send_ahead(self, op):
-        self.ahead.append(op)
-        self.on_ahead()
 
     def run(self, op):
         self.sent.append(op)
@@ -254,90 +245,6 @@ def test_after_an_error_the_same_bytes_are_sent_until_redis_answers():
     pool.exchange(new_reply())
     third = pool.link.sent[-1]
     assert (first.args[1], third.args[1]) == (1, 2)
-
-
-# Requests that are sent ahead.
-
-
-@pytest.fixture
-def fast() -> Pool:
-    """A pool whose jobs take no time, so that it prefetches."""
-    pool = Pool()
-    pool.job_types["a"].estimate = 1e-6
-    return pool
-
-
-def many(first: int = 1, count: int = 200, **changes: Any) -> Reply:
-    return new_reply(**({"batches": [jobs("a", first, count)], "held": count, "live": ["a"]} | changes))
-
-
-def test_the_next_request_is_sent_before_the_jobs_of_a_large_answer_start(fast):
-    started: list[int] = []
-    fast.link.on_ahead = lambda: started.append(len(fast.threads.ready.attempts))
-    fast.exchange(many())
-    assert started == [0]
-    assert len(fast.threads.ready.attempts) == len(fast.held) == 200
-    (ahead,) = fast.link.ahead
-    # It is the current request: its number and its first token follow, and it fetches what the workers need next.
-    assert ahead.args[1:5] == [2, 201, 0, 500]
-    assert fast.fetcher.unsettled == 1
-    fast.exchange(many(201, 100, held=300))
-    assert fast.link.sent[-1] is ahead
-
-
-def test_when_figures_are_due_nothing_is_sent_ahead_so_that_a_round_trip_is_measured(fast, monkeypatch):
-    trips: list[float] = []
-    monkeypatch.setattr(fast.fetcher._counts, "trip", trips.append)
-    monkeypatch.setattr(counts, "FLUSH_INTERVAL_SECONDS", 0.0)
-    fast.exchange(many())
-    assert fast.link.ahead == []
-    monkeypatch.setattr(counts, "FLUSH_INTERVAL_SECONDS", HOUR)
-    fast.finish_all()
-    fast.exchange(many(201))
-    assert len(fast.link.ahead) == 1
-    assert len(trips) == 2
-    fast.exchange(many(401, 50, held=250))
-    assert fast.link.sent[-1] is fast.link.ahead[0]
-    assert len(trips) == 2
-
-
-def test_a_pool_stays_busy_while_a_request_is_sent_ahead(fast):
-    busy: list[bool] = []
-    fast.link.on_ahead = lambda: busy.append(fast.fetcher.busy)
-    fast.exchange(many(live=["a"]))
-    assert busy == [True]
-
-
-def test_a_request_that_was_sent_ahead_is_sent_again_after_an_error(fast):
-    fast.exchange(many())
-    with pytest.raises(Unavailable):
-        fast.exchange(Unavailable("away"))
-    fast.exchange(new_reply("again", held=200, live=["a"]))
-    assert fast.link.sent[-1] is fast.link.sent[-2] is fast.link.ahead[0]
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"count": 99, "held": 99}, {"held": 201}, {"unsorted": ["a"]}, {"live": []}, {"status": "rewound", "held": 200}],
-    ids=["few jobs", "other attempts held", "jobs to sort", "no more jobs", "rewound"],
-)  # fmt: skip
-def test_nothing_is_sent_ahead_after_other_answers(fast, changes):
-    held = [token for batch in many(**changes).batches for token in batch.tokens]
-    fast.link.answers = [many(**changes), held]
-    fast.fetcher.exchange_once()
-    assert fast.link.ahead == []
-
-
-@pytest.mark.parametrize("why", ["quiet", "stopping", "slow jobs"])
-def test_a_pool_that_needs_no_more_jobs_sends_nothing_ahead(fast, why):
-    if why == "quiet":
-        fast.state.quiet = True
-    elif why == "stopping":
-        fast.fetcher.close()
-    else:
-        fast.job_types["a"].estimate = 1.0
-    fast.exchange(many())
-    assert fast.link.ahead == []
 
 
 def test_a_pool_is_busy_until_the_jobs_of_a_reply_are_held():

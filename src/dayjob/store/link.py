@@ -180,8 +180,6 @@ class Link:
         self._connection: Any = None
         #: Whether a request was sent whose answer was not read. The next read would return that answer.
         self._unanswered = False
-        #: The op that was sent ahead of its run, and the connection that brings its answer.
-        self._sent_ahead: tuple[Op[Any], Any] | None = None
         self._forks = fork.number
 
     def run(self, op: Op[T]) -> T:
@@ -197,26 +195,6 @@ class Link:
         if op.writes:
             self._watch.succeeded()
         return op.read(reply)
-
-    def send_ahead(self, op: Op[Any]) -> None:
-        """Send an op now. The next run, if it is of this op, only reads its answer.
-
-        If this fails, or if another op is run before, that run sends the op once more: it must be safe to repeat.
-        """
-        try:
-            connection = self._open()
-        except StoreError:
-            return
-        self._unanswered = True
-        try:
-            command = words(op)
-            self._send(connection, connection.pack_command(*command) if pack is None else (pack(command),))
-        except BaseException as error:
-            self.close()
-            if not isinstance(error, redis.RedisError | OSError):
-                raise
-        else:
-            self._sent_ahead = op, connection
 
     def run_many(self, ops: Sequence[Op[Any]]) -> list[Any]:
         """Send several ops in one round trip. Raises the first StoreError; the server may have executed the others."""
@@ -314,16 +292,14 @@ class Link:
         return self._connection is not None
 
     def _ask(self, op: Op[Any]) -> Any:
-        sent = self._sent_ahead is not None and self._take_sent(op)
-        connection = self._connection if sent else self._open()
+        connection = self._open()
         self._unanswered = True
         for whole_script in (False, True):
             command = words(op, whole_script=whole_script)
             try:
-                if whole_script or not sent:
-                    self._send(
-                        connection, connection.pack_command(*command) if pack is None else (pack(command),)
-                    )
+                self._send(
+                    connection, connection.pack_command(*command) if pack is None else (pack(command),)
+                )
                 reply = connection.read_response()
             except redis.ResponseError as error:
                 if is_noscript(error) and not whole_script:
@@ -339,14 +315,6 @@ class Link:
             self._unanswered = False
             return reply
         raise AssertionError("the server cannot lack a script that was sent with its source")
-
-    def _take_sent(self, op: Op[Any]) -> bool:
-        """Whether this op was sent ahead, and its answer can still come. After that, it is as if it had not been sent."""
-        ahead, self._sent_ahead = self._sent_ahead, None
-        if ahead is None or self._retired or self._forks != fork.number:
-            return False
-        sent, connection = ahead
-        return sent is op and connection is self._connection
 
     def _send(self, connection: Any, data: Sequence[bytes]) -> None:
         """Send an encoded request. A large one gets more time to be sent and answered."""

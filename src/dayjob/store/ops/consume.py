@@ -255,11 +255,6 @@ class Reply:
     counted: set[str] = field(default_factory=set)
     unsorted: list[str] = field(default_factory=list)
 
-    @property
-    def fetched(self) -> int:
-        """How many jobs the answer brings."""
-        return sum(len(batch.tokens) for batch in self.batches)
-
 
 def exchange(keys: Keys, request: Request, *, lease: float, u: float) -> Op[Reply]:
     """Settle finished attempts and fetch new jobs, in one step."""

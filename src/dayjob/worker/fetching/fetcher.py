@@ -15,7 +15,7 @@ from dayjob.safe_logging import SafeLogger
 from dayjob.store.keys import Keys
 from dayjob.store.link import Link
 from dayjob.store.ops import consume
-from dayjob.store.ops.consume import Entry, Reply
+from dayjob.store.ops.consume import Entry
 from dayjob.worker.fetching.budget import PREFETCH_PAUSE_SECONDS, FetchBudget, Pace, fetch_budget
 from dayjob.worker.fetching.counts import MinuteCounts
 from dayjob.worker.fetching.history import HistoryRecorder
@@ -40,8 +40,6 @@ HANDOVER_CHECK_SECONDS = 0.004
 FLUSH_SECONDS = 1.0
 #: How many outcomes are gathered at most for one exchange while the workers have attempts to start.
 MAX_GATHERED = 64
-#: If an answer brings so many jobs, the next request is sent before they are decoded and started.
-SEND_AHEAD_FROM = 100
 
 
 class Fetcher:
@@ -87,8 +85,6 @@ class Fetcher:
         self._sleeping = False
         #: How many outcomes may wait for more of them.
         self._gathered = 0
-        #: Whether the current request was sent ahead.
-        self._sent_ahead = False
         #: Held by the thread that makes an exchange: the fetcher's own, or the listener's while the fetcher sleeps.
         self._turn = threading.Lock()
         self._refused = False
@@ -146,11 +142,9 @@ class Fetcher:
         current = self._requests.current
         if current is None:
             return
-        ahead, self._sent_ahead = self._sent_ahead, False
         started = time.perf_counter()
         reply = self._link.run(current.op)
-        if not ahead:
-            self._counts.trip(time.perf_counter() - started)
+        self._counts.trip(time.perf_counter() - started)
         self._pace.answered(time.monotonic())
         try:
             self._state.exchanges += 1
@@ -161,31 +155,10 @@ class Fetcher:
                 self._history.answered(applied=False)
             else:
                 self._history.answered(applied=not reply.late)
-                self._replies.settle(current.request, reply)
-                if self._replies.only_brings_jobs(reply):
-                    self._send_ahead(reply)
-                self._replies.start(current.request, reply)
+                self._replies.apply(current.request, reply)
         finally:
-            if self._requests.current is current:
-                # Last, because `busy` must not become false before the fetched jobs are held.
-                self._requests.answered()
-
-    def _send_ahead(self, reply: Reply) -> None:
-        """Send the next request before the jobs of this answer start, if workers will need more soon.
-
-        So Redis fetches the next jobs while this pool decodes these. When figures are due, the next request is sent as usual, so
-        that also a busy pool measures round trips: how long an answer took that came meanwhile is not known.
-        """
-        coming, answered = reply.fetched, self._requests.current
-        if coming < SEND_AHEAD_FROM or self._state.quiet or self._closing or self._counts.due():
-            return
-        if not self._prefetches(self._names.live - self._executors.closed(), coming):
-            return
-        self._next_request(coming)
-        request = self._requests.current
-        if request is not None and request is not answered:
-            self._sent_ahead = True
-            self._link.send_ahead(request.op)
+            # Last, because `busy` must not become false before the fetched jobs are held.
+            self._requests.answered()
 
     def _due(self) -> bool:
         """Whether an exchange is needed now."""
@@ -204,18 +177,11 @@ class Fetcher:
             return False
         if idle > self._start_gate.coming:
             return True
-        return self._prefetches(live)
-
-    def _prefetches(self, live: Collection[str], coming: int = 0) -> bool:
-        """Whether to prefetch jobs of `live` names, when `coming` jobs are about to be handed over.
-
-        Only when the batch before is nearly used up, so that each round trip brings many jobs.
-        """
-        ready = self._executors.ready + coming
-        if ready > consume.MAX_FETCHED:
+        # Prefetch only when the batch before is nearly used up, so that each round trip brings many jobs.
+        if executors.ready > consume.MAX_FETCHED:
             return False
-        budget = self._budget(coming)
-        return budget.extra > 0 and budget.extra >= ready and not budget.fast.isdisjoint(live)
+        budget = self._budget()
+        return budget.extra > 0 and budget.extra >= executors.ready and not budget.fast.isdisjoint(live)
 
     def _outcomes_due(self) -> bool:
         """Whether outcomes should be sent now.
@@ -227,17 +193,13 @@ class Fetcher:
         self._gathered = min(MAX_GATHERED, ready // 2)
         return self._outbox.due(self._gathered)
 
-    def _budget(self, coming: int = 0) -> FetchBudget:
-        """The budget of the next exchange, computed when its request is built. `coming` jobs are about to be handed over.
+    def _budget(self) -> FetchBudget:
+        """The budget of the next exchange, computed when its request is built.
 
         Only if all workers are busy is it computed before, to check whether a prefetch is due.
         """
         return fetch_budget(
-            self._executors,
-            self._job_types,
-            self._names.live,
-            self._start_gate.coming + coming,
-            self._pace.seconds,
+            self._executors, self._job_types, self._names.live, self._start_gate.coming, self._pace.seconds
         )
 
     def _listen(self) -> None:
@@ -251,11 +213,8 @@ class Fetcher:
 
     # The request.
 
-    def _next_request(self, coming: int = 0) -> None:
-        """Put outcomes, requests of the start gate, wanted names and figures into one request, if there are any.
-
-        `coming` jobs are about to be handed over.
-        """
+    def _next_request(self) -> None:
+        """Put outcomes, requests of the start gate, wanted names and figures into one request, if there are any."""
         now = time.monotonic()
         idle_request = self._requests.take_idle()
         if idle_request is not None and self._only_fetches():
@@ -265,7 +224,7 @@ class Fetcher:
             return
         waiting = len(self._outbox.finished)
         entries, done = self._outbox.take(self._state.clock.now() - now)
-        self._pace.sent(waiting - len(self._outbox.finished), self._executors.ready + coming, now)
+        self._pace.sent(waiting - len(self._outbox.finished), self._executors.ready, now)
         members = self._outbox.take_members()
         self._state.has_batches = self._state.has_batches or bool(members)
         if self._outbox.born:
@@ -275,8 +234,8 @@ class Fetcher:
         resting = self._return_stale(entries)
         budget = FetchBudget()
         if not self._state.quiet:
-            entries += self._start_gate.ask(max(0, self._executors.idle - coming))
-            budget = self._budget(coming)
+            entries += self._start_gate.ask(self._executors.idle)
+            budget = self._budget()
             resting |= budget.closed
         weights = self._names.weights(
             fetches=bool(budget.free or budget.extra),

@@ -63,11 +63,8 @@ class ReplyHandler:
         #: Job name to the monotonic time when a wrong type of its keys was last logged.
         self._wrong_type_logged_at: dict[str, float] = {}
 
-    def settle(self, request: Request, reply: Reply) -> None:
-        """Forget the attempts that the request settled, and note which names and keys have more jobs.
-
-        Raises StoreError if Redis must be asked again and cannot be reached.
-        """
+    def apply(self, request: Request, reply: Reply) -> None:
+        """Apply the reply to `request`. Raises StoreError if Redis must be asked again and cannot be reached."""
         held = self._state.held
         stuck = set(reply.stuck)
         for name, tokens in request.done.items():
@@ -99,24 +96,13 @@ class ReplyHandler:
         if reply.unknown and self._rules.read_again(reply.unknown):
             self._names.rung.update(reply.unknown)
         self._names.rung.update(self._keys_with_jobs.learn(reply.next_keys, reply.counted))
-        if reply.fetched:
-            last = [batch for batch in reply.batches if batch.tokens][-1]
-            self._requests.first_token = consume.number_in(last.tokens[-1]) + 1
-
-    def only_brings_jobs(self, reply: Reply) -> bool:
-        """Whether `start` will ask Redis nothing more. Call it after `settle`."""
-        held = len(self._state.held) + reply.fetched
-        return reply.status == "ok" and reply.held == held and not reply.unsorted
-
-    def start(self, request: Request, reply: Reply) -> None:
-        """Start the jobs that the reply brings. Raises StoreError if Redis must be asked again and cannot be reached."""
         self._take_jobs(request, reply)
         for name in reply.unsorted:
             key = self._rules.key(name)
             if key is not None and self._keys_with_jobs.sort(name, key.by):
                 self._names.rung.add(name)
         self._start_released(request, reply)
-        if reply.status == "rewound" or reply.held != len(self._state.held):
+        if reply.status == "rewound" or reply.held != len(held):
             self._reconcile()
 
     def lose(self, attempt: Attempt) -> None:
@@ -163,6 +149,7 @@ class ReplyHandler:
         batches = [batch for batch in reply.batches if batch.tokens]
         if not batches:
             return
+        self._requests.first_token = consume.number_in(batches[-1].tokens[-1]) + 1
         ready: list[Attempt] = []
         held, read = self._state.held, codec.read
         for name, tokens, payloads in batches:
