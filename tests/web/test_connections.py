@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
@@ -98,3 +99,36 @@ def test_a_connection_that_is_being_answered_is_not_closed_to_make_room(port, mo
             while stream.recv(65_536):
                 pass
     assert closed == b""
+
+
+class FakeTransport:
+    def __init__(self, *, closing: bool = False) -> None:
+        self.closing = closing
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def abort(self) -> None:
+        self.closing = True
+
+
+def test_a_connection_that_is_about_to_end_takes_no_room(monkeypatch):
+    """It is forgotten in a later step of the event loop. Until then another client's would be closed in its place."""
+    monkeypatch.setattr(connections, "max_connections", lambda: 1)
+    loop = asyncio.new_event_loop()
+    known: set[connections.BoundedProtocol] = set()
+    for closing in (True, False):
+        one = connections.BoundedProtocol.__new__(connections.BoundedProtocol)
+        one.cycle, one.connections, one.loop, one.transport = (
+            None,
+            known,
+            loop,
+            FakeTransport(closing=closing),
+        )
+        known.add(one)
+    one._make_room()
+    assert not one.transport.is_closing()
+    monkeypatch.setattr(connections, "max_connections", lambda: 0)
+    one._make_room()
+    assert one.transport.is_closing()
+    loop.close()

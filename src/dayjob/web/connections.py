@@ -108,11 +108,15 @@ class BoundedProtocol(H11Protocol):
 
     def _make_room(self) -> None:
         """Close the connection that has waited longest for its request, or this one if all others are being answered."""
-        waiting = [
+        still_open = [
             one
             for one in self.connections
-            if isinstance(one, BoundedProtocol) and one.awaits_client and not one.transport.is_closing()
+            if isinstance(one, BoundedProtocol) and not one.transport.is_closing()
         ]
+        if len(still_open) <= max_connections():
+            # The others are about to be forgotten.
+            return
+        waiting = [one for one in still_open if one.awaits_client]
         oldest = min(waiting, key=lambda one: one._since, default=self)
         now = self.loop.time()
         if now - BoundedProtocol._logged_at >= LOG_INTERVAL_SECONDS:
