@@ -316,7 +316,7 @@ def test_a_server_that_hangs_is_named_and_not_doubled(folder):
 
 def test_a_server_that_loads_for_long_is_waited_for_and_left_to_go_on(folder):
     open_server(folder)
-    with redis.Redis.from_url(open_server(folder)) as client:
+    with redis.Redis.from_url(open_server(folder), socket_timeout=60) as client:
         client.eval("for i = 1, 200000 do redis.call('set', 'key' .. i, i) end", 0)
     tries, errors = 0, []
 
