@@ -16,6 +16,7 @@ from starlette.applications import Starlette
 
 from dayjob.admin.client import Admin, AsyncAdmin
 from dayjob.web import WebOptions, create_app
+from dayjob.web.pages import shell
 from dayjob.web.server import ConsoleServer, listen
 from server import wait_until
 
@@ -46,6 +47,9 @@ class RunningConsole:
         return self.client()
 
     def get(self, path: str, **options: Any) -> httpx.Response:
+        """What it answers now, and not what pages read up to five seconds ago and share."""
+        for cached in list(shell.page_caches.get(self.app.state.console, {}).values()):
+            cached.read_at = float("-inf")
         return self._own.get(path, **options)
 
     def post(self, path: str, body: Any = None, **options: Any) -> httpx.Response:

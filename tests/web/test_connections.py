@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import pytest
@@ -112,23 +113,39 @@ class FakeTransport:
         self.closing = True
 
 
-def test_a_connection_that_is_about_to_end_takes_no_room(monkeypatch):
+def make(
+    known: set[connections.BoundedProtocol], loop: asyncio.AbstractEventLoop, *, closing: bool = False
+) -> connections.BoundedProtocol:
+    """A connection that waits for a request."""
+    one = connections.BoundedProtocol.__new__(connections.BoundedProtocol)
+    one.cycle, one.connections, one.loop = None, known, loop
+    one.transport = FakeTransport(closing=closing)
+    one._start_timer()
+    known.add(one)
+    return one
+
+
+@pytest.fixture
+def loop():
+    with contextlib.closing(asyncio.new_event_loop()) as found:
+        yield found
+
+
+def test_a_connection_that_is_about_to_end_takes_no_room(monkeypatch, loop):
     """It is forgotten in a later step of the event loop. Until then another client's would be closed in its place."""
     monkeypatch.setattr(connections, "max_connections", lambda: 1)
-    loop = asyncio.new_event_loop()
     known: set[connections.BoundedProtocol] = set()
-    for closing in (True, False):
-        one = connections.BoundedProtocol.__new__(connections.BoundedProtocol)
-        one.cycle, one.connections, one.loop, one.transport = (
-            None,
-            known,
-            loop,
-            FakeTransport(closing=closing),
-        )
-        known.add(one)
+    make(known, loop, closing=True)
+    one = make(known, loop)
     one._make_room()
     assert not one.transport.is_closing()
-    monkeypatch.setattr(connections, "max_connections", lambda: 0)
-    one._make_room()
-    assert one.transport.is_closing()
-    loop.close()
+
+
+def test_of_connections_that_were_accepted_in_one_step_the_first_is_closed_to_make_room(monkeypatch, loop):
+    """The clock of a fast event loop stands still within a step."""
+    monkeypatch.setattr(loop, "time", lambda: 1.0)
+    monkeypatch.setattr(connections, "max_connections", lambda: 7)
+    known: set[connections.BoundedProtocol] = set()
+    made = [make(known, loop) for _ in range(8)]
+    made[-1]._make_room()
+    assert [one.transport.is_closing() for one in made] == [True] + 7 * [False]

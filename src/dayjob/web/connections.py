@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -44,10 +45,10 @@ class BoundedProtocol(H11Protocol):
     """A connection that is closed if its client is too slow, or if there are too many connections."""
 
     _timer: asyncio.TimerHandle | None = None
-    #: When it began to wait for a request, by the loop's clock.
+    #: The monotonic time at which it began to wait for a request. The clock of uvloop counts milliseconds, and stands still within one step: connections of one step would have no order.
     _since = 0.0
 
-    #: When the last line about a lack of room was logged, by the loop's clock.
+    #: The monotonic time at which the last line about a lack of room was logged.
     _logged_at = -LOG_INTERVAL_SECONDS
 
     @property
@@ -88,7 +89,7 @@ class BoundedProtocol(H11Protocol):
 
     def _start_timer(self) -> None:
         if self._timer is None:
-            self._since = self.loop.time()
+            self._since = time.monotonic()
             self._timer = self.loop.call_later(HEAD_SECONDS, self._close_overdue)
 
     def _stop_timer(self) -> None:
@@ -100,7 +101,7 @@ class BoundedProtocol(H11Protocol):
         self._timer = None
         if self.transport.is_closing() or not self.awaits_client:
             return
-        left = self._since + REQUEST_SECONDS - self.loop.time()
+        left = self._since + REQUEST_SECONDS - time.monotonic()
         if self.awaits_head or left <= 0:
             self.transport.close()
         else:
@@ -118,7 +119,7 @@ class BoundedProtocol(H11Protocol):
             return
         waiting = [one for one in still_open if one.awaits_client]
         oldest = min(waiting, key=lambda one: one._since, default=self)
-        now = self.loop.time()
+        now = time.monotonic()
         if now - BoundedProtocol._logged_at >= LOG_INTERVAL_SECONDS:
             BoundedProtocol._logged_at = now
             logger.warning(

@@ -166,12 +166,12 @@ class PageCache:
         self.error: StoreError | None = None
 
 
-_page_caches: weakref.WeakKeyDictionary[WebConsole, dict[str, PageCache]] = weakref.WeakKeyDictionary()
+page_caches: weakref.WeakKeyDictionary[WebConsole, dict[str, PageCache]] = weakref.WeakKeyDictionary()
 
 
 async def recent(console: WebConsole, key: str, seconds: float, read: Callable[[], Awaitable[T]]) -> T:
     """The answer of `read`, at most this many seconds old. One request reads, the others wait for it."""
-    page_cache = _page_caches.setdefault(console, {}).setdefault(key, PageCache())
+    page_cache = page_caches.setdefault(console, {}).setdefault(key, PageCache())
     async with page_cache.turn:
         if time.monotonic() - page_cache.read_at > (FRESH_SECONDS if page_cache.error else seconds):
             try:
