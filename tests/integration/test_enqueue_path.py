@@ -14,7 +14,9 @@ from dayjob import Enqueuer, WorkerPool
 ROOT = Path(dayjob.__file__).parent
 
 #: Raise these only with a reason: each call costs time on every enqueue, and each file is one more to read. The files
-#: are one for each role: the public class, arguments, sender, builder, job, op and link.
+#: are one for each role: the public class, arguments, sender, builder, job, op and link. Any two of them together have
+#: more than 500 lines. `job.py` is on the path because Job needs a constructor in Python: its parameters `args` and
+#: `headers` are also properties, which are decoded at first use.
 MAX_CALLS = 25
 MAX_FILES = 7
 
