@@ -257,8 +257,8 @@ class WorkerPool(PoolHooks, Generic[C]):
     ) -> Batch:
         """Jobs that belong together: `with pool.batch(on_success=report) as batch:`. What the block enqueues joins it.
 
-        The callbacks are jobs that get `args`. Each is enqueued once: `on_success` when every member has completed or was
-        discarded, `on_complete` when every member has ended, `on_dead` when the first one is dead. Raises BadArguments if a
+        The callbacks are jobs that get `args`. Each is enqueued once: `on_success` when every member has ended and none is
+        dead, `on_complete` when every member has ended, `on_dead` when the first one is dead. Raises BadArguments if a
         callback does not take `args`, and BadOption.
         """
         callbacks = {"success": on_success, "complete": on_complete, "dead": on_dead}
