@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from dayjob import Enqueuer
+from dayjob.admin import job_lists
 
 #: Programs are started in these; on a busy machine that alone may take long.
 pytestmark = pytest.mark.timeout(300)
@@ -69,6 +70,41 @@ def test_a_filter_that_cannot_be_read_is_named_and_shows_no_empty_list(faces, co
     screen.wait_for("Show only rows that match")
     screen.fill("foo=bar")
     screen.wait_for("Unknown filter: foo.")
+
+
+def test_a_count_over_the_api_searches_a_part_at_a_time_and_leads_on(
+    faces, ids, look, call, keys, monkeypatch
+):
+    monkeypatch.setattr(job_lists, "MAX_FILTERED", 30)
+    for n in range(100):
+        name = "mail" if n % 2 else "sms"
+        call("ZADD", keys.dead, int(look.now()), look.payload(name, f"d{n}", err="no", failed_at=1))
+    first = faces.api("/jobs/count", state="dead", where="name=sms")
+    assert (first["searched"], first["total"], first["left"], first["complete"]) == (30, 100, 70, False)
+    assert count_api(faces, state="dead", where="name=sms") == 50
+    assert count_api(faces, state="waiting", where="name~send") == len(ids)
+    assert count_api(faces, state="waiting", name="mail.send", where="age<1h") == JOBS["mail.send"]
+
+
+def test_a_count_of_the_command_line_searches_all(faces, admin, ids):
+    assert "125 of 185 in waiting" in faces.run("jobs", "count", "--where", "name~send")
+    counted = faces.run_json("jobs", "count", "--where", "name~send")
+    assert (counted["matched"], counted["complete"], counted["next"]) == (len(ids), True, "")
+    part = admin.count("waiting", where="name~send", most=70)
+    assert (part.matched, part.searched, part.left, part.complete) == (70, 70, 55, False)
+    rest = admin.count("waiting", where="name~send", most=None, after=part.next)
+    assert (rest.matched, rest.left, rest.complete) == (55, 0, True)
+
+
+def count_api(faces, **query):
+    matched, after = 0, ""
+    while True:
+        answer = faces.api("/jobs/count", **query, after=after)
+        matched, after = matched + answer["matched"], answer["next"]
+        assert answer["searched"] <= job_lists.MAX_FILTERED
+        assert answer["complete"] == (not after)
+        if not after:
+            return matched
 
 
 def read_pages(faces, path):

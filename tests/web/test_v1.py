@@ -157,6 +157,8 @@ def test_jobs_come_in_pages_with_filters(console):
         "searched": 7,
         "total": 7,
         "hidden": 0,
+        "next": "",
+        "left": 0,
         "complete": True,
     }
     newest, oldest = (

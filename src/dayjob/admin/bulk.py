@@ -12,12 +12,12 @@ from typing import Literal
 from dayjob.admin import verbs
 from dayjob.admin.bin import ended, new_deletion
 from dayjob.admin.filters import Filter, filter_of
-from dayjob.admin.job_lists import held, page, read_held
+from dayjob.admin.job_lists import held, read_held
 from dayjob.admin.jobs import source_of
 from dayjob.admin.matcher import Matcher
 from dayjob.admin.session import Session, write_audit
 from dayjob.admin.verbs import Verb
-from dayjob.admin.views import BulkProgress, Count, State, Tally
+from dayjob.admin.views import BulkProgress, State, Tally
 from dayjob.errors import BadOption
 from dayjob.store.ops import inspect, job_types, operate, partitions
 from dayjob.store.ops.bin import Deletion, ask_bin
@@ -49,87 +49,6 @@ Report = Callable[[BulkProgress], object]
 
 #: The past tense of each action, for the sentence of its tally.
 _DID: dict[tuple[str, str], str] = {("cancel", "running"): "cancelling at their pool's next heartbeat"}
-
-
-def count(
-    session: Session,
-    state: State,
-    *,
-    where: Filter | str | None = None,
-    name: str | None = None,
-    most: int = 100_000,
-) -> Steps[Count]:
-    """How many jobs match; `most` entries are searched. Of a queue, the first 10,000."""
-    matcher = Matcher(session, state, where)
-    yield from matcher.open()
-    found = yield from _count(matcher, name, most)
-    return replace(found, hidden=matcher.hidden)
-
-
-def _count(matcher: Matcher, name: str | None, most: int) -> Steps[Count]:
-    session, state, wanted = matcher.session, matcher.state, matcher.wanted
-    if state == "waiting":
-        queue = name or wanted.name
-        if queue:
-            return (yield from _count_waiting(matcher, queue, most))
-        return (yield from _count_anywhere(matcher, most))
-    if state == "running":
-        return (yield from _count_running(session, wanted))
-    source = source_of(session.keys, state)
-    if wanted.empty:
-        total = (yield from ask(inspect.page(source, size=1))).total
-        return Count(total, total, total)
-    matched = searched = 0
-    seen = yield from ask(inspect.page(source, size=inspect.MAX_ENTRIES))
-    total = seen.total
-    while seen.entries:
-        matched += len((yield from _matching(matcher, seen, seen.entries)))
-        searched += len(seen.entries)
-        if seen.next is None:
-            return Count(matched, max(searched, total), total)
-        if searched >= most:
-            break
-        seen = yield from ask(inspect.page(source, after=seen.next, size=inspect.MAX_ENTRIES))
-    return Count(matched, searched, total)
-
-
-def _count_waiting(matcher: Matcher, name: str, most: int) -> Steps[Count]:
-    matched = searched = 0
-    while True:
-        size = min(inspect.MAX_ENTRIES, min(MAX_DEEP, most) - searched)
-        seen = yield from inspect.peek_all(matcher.session.keys, name, offset=searched, size=size)
-        if matcher.empty:
-            return Count(seen.total, seen.total, seen.total)
-        matched += len((yield from _matching(matcher, seen, seen.entries)))
-        searched += len(seen.entries)
-        if not seen.entries or searched >= min(seen.total, MAX_DEEP, most):
-            return Count(matched, searched, seen.total)
-
-
-def _count_anywhere(matcher: Matcher, most: int) -> Steps[Count]:
-    """Count over all queues. Jobs of queues whose name does not match count as searched."""
-    overview = yield from inspect.all_queues(matcher.session.keys)
-    matched = searched = total = 0
-    for queue in overview.queues:
-        total += queue.size
-        if queue.wrong or not matcher.wanted.fits_name(queue.name):
-            searched += queue.size
-        elif queue.size and searched < most:
-            part = yield from _count_waiting(matcher, queue.name, most - searched)
-            matched += part.matched
-            searched += min(part.searched, queue.size)
-    return Count(matched, searched, total)
-
-
-def _count_running(session: Session, wanted: Filter) -> Steps[Count]:
-    matched = searched = total = 0
-    after = ""
-    while True:
-        seen = yield from page(session, "running", where=wanted, after=after, size=inspect.MAX_ENTRIES)
-        matched, searched, total = matched + len(seen.jobs), searched + seen.searched, seen.total
-        after = seen.next
-        if not after:
-            return Count(matched, max(searched, total), total)
 
 
 def apply(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
+import sys
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dayjob.admin import sorting
 from dayjob.admin.filters import Filter
-from dayjob.admin.jobs import of_wire, source_of, view
+from dayjob.admin.jobs import source_of, view
 from dayjob.admin.matcher import Matcher
 from dayjob.admin.session import Session
-from dayjob.admin.views import BrokenPage, JobPage, JobView, State
+from dayjob.admin.views import BrokenPage, Count, JobPage, JobView, State
 from dayjob.errors import BadOption, Rejected
 from dayjob.handlers.redact import HIDDEN, veiled
 from dayjob.store.ops import broken as broken_ops
@@ -29,6 +31,8 @@ MAX_SAME = 10_000
 MAX_FILTERED = 3000
 #: How many queues are read for one page of all waiting jobs.
 MAX_QUEUES = 200
+#: How many entries a count searches, unless its caller asks for more.
+MAX_COUNTED = 100_000
 
 #: Reads one page from a cursor on, of so many jobs at most.
 ReadPage = Callable[[str, int], Steps[JobPage]]
@@ -72,18 +76,47 @@ def page(
     return replace(found, sort=sort or table.default, hidden=matcher.hidden)
 
 
-def _reader(matcher: Matcher, name: str | None, *, newest_first: bool) -> ReadPage:
-    """What reads pages of a state in the order that Redis keeps. Raises BadOption."""
+def count(
+    session: Session,
+    state: State,
+    *,
+    where: Filter | str | None = None,
+    name: str | None = None,
+    most: int | None = MAX_COUNTED,
+    after: str = "",
+) -> Steps[Count]:
+    """How many jobs match. `most` entries are searched, all of them if it is None; of a queue, the first 10,000.
+
+    If there are more, `next` leads on: pass it as `after`, and add what matched. Raises BadOption.
+    """
+    matcher = Matcher(session, state, where, counts=True)
+    yield from matcher.open()
+    if matcher.empty:
+        total = (yield from _reader(matcher, name, newest_first=False)("", 1)).total
+        return Count(total, total, total)
+    budget = sys.maxsize if most is None else most
+    read = _reader(matcher, name, newest_first=False, most=budget)
+    matched = searched = 0
+    while True:
+        seen = yield from read(after, budget)
+        matched, searched, after = matched + len(seen.jobs), searched + seen.searched, seen.next
+        if not after or searched >= budget:
+            return Count(matched, searched, seen.total, matcher.hidden, after, seen.left + seen.beyond)
+
+
+def _reader(matcher: Matcher, name: str | None, *, newest_first: bool, most: int | None = None) -> ReadPage:
+    """What reads pages of a state in the order that Redis keeps, each among `most` entries. Raises BadOption."""
+    most = MAX_FILTERED if most is None else most
     if matcher.state == "waiting":
         queue = name or matcher.wanted.name
         if queue:
-            return lambda after, size: _waiting(matcher, queue, after, size, newest_first=newest_first)
-        return lambda after, size: _waiting_anywhere(matcher, after, size, newest_first=newest_first)
+            return lambda after, size: _waiting(matcher, queue, after, size, most, newest_first=newest_first)
+        return lambda after, size: _waiting_anywhere(matcher, after, size, most, newest_first=newest_first)
     if name is not None:
         raise BadOption("name is for waiting jobs; elsewhere write where='name=...'")
     if matcher.state == "running":
-        return lambda after, size: _running(matcher, after, size)
-    return lambda after, size: _in_set(matcher, after, size, newest_first=newest_first)
+        return lambda after, size: _running(matcher, after, size, most)
+    return lambda after, size: _in_set(matcher, after, size, most, newest_first=newest_first)
 
 
 # Sorted pages: a part of the list that can be read in a moment is read and sorted as a whole.
@@ -123,27 +156,35 @@ def _read_sorted_cursor(text: str) -> tuple[int, str]:
 # Pages in the order that Redis keeps.
 
 
-def _in_set(matcher: Matcher, after: str, size: int, *, newest_first: bool) -> Steps[JobPage]:
-    state, redactor = matcher.state, matcher.redactor
+def _in_set(matcher: Matcher, after: str, size: int, budget: int, *, newest_first: bool) -> Steps[JobPage]:
+    state = matcher.state
     source = source_of(matcher.session.keys, state)
     cursor = (yield from _read_cursor(source, after, newest_first=newest_first)) if after else None
     found: list[JobView] = []
     searched = 0
     while True:
-        most = size if matcher.empty else inspect.MAX_ENTRIES
+        most = size if matcher.empty else min(inspect.MAX_ENTRIES, budget - searched)
         seen = yield from ask(inspect.page(source, after=cursor, size=most, newest_first=newest_first))
         yield from matcher.learn(seen.entries)
         for number, entry in enumerate(seen.entries, 1):
             searched += 1
             if matcher.fits(entry, seen.now):
-                found.append(view(redactor, state, entry))
+                found.append(_shown(matcher, entry))
             if len(found) >= size:
                 last = number == len(seen.entries) and seen.next is None
                 stop = None if last else Cursor(entry.at or 0.0, entry.member)
                 return _page(seen, state, found, stop, searched, number)
         cursor = seen.next
-        if cursor is None or matcher.empty or searched >= MAX_FILTERED:
+        if cursor is None or matcher.empty or searched >= budget:
             return _page(seen, state, found, cursor, searched, len(seen.entries))
+
+
+def _shown(matcher: Matcher, entry: StoredEntry, **more: Any) -> JobView:
+    """The view of a job that matches. A count needs none, and it takes longer than the search."""
+    return _COUNTED if matcher.counts else view(matcher.redactor, matcher.state, entry, **more)
+
+
+_COUNTED = JobView("", "", "waiting")
 
 
 def _page(
@@ -188,29 +229,32 @@ def _read_cursor(source: str, text: str, *, newest_first: bool) -> Steps[Cursor]
     return Cursor(math.nextafter(score, math.inf if newest_first else -math.inf), b"")
 
 
-def _waiting(matcher: Matcher, name: str, after: str, size: int, *, newest_first: bool) -> Steps[JobPage]:
+def _waiting(
+    matcher: Matcher, name: str, after: str, size: int, budget: int, *, newest_first: bool
+) -> Steps[JobPage]:
     if after and not after.isdecimal():
         raise BadOption(
             f"{after[:80]!r} is not a cursor of a queue: use the cursor that the page before returned"
         )
     offset = first = int(after or 0)
     found: list[JobView] = []
-    keys, redactor = matcher.session.keys, matcher.redactor
+    keys = matcher.session.keys
     while True:
         if offset >= MAX_DEEP:
             raise BadOption(f"only the first {MAX_DEEP:,} jobs of a queue are shown, from either end")
-        most = min(size if matcher.empty else inspect.MAX_ENTRIES, MAX_DEEP - offset)
+        most = size if matcher.empty else min(inspect.MAX_ENTRIES, budget - (offset - first))
+        most = min(most, MAX_DEEP - offset)
         seen = yield from inspect.peek_all(keys, name, offset=offset, size=most, newest_first=newest_first)
         yield from matcher.learn(seen.entries)
         for entry in seen.entries:
             place = seen.total - 1 - offset if newest_first else offset
             offset += 1
             if matcher.fits(entry, seen.now):
-                found.append(view(redactor, "waiting", entry, place=place))
+                found.append(_shown(matcher, entry, place=place))
             if len(found) >= size:
                 break
         over = not seen.entries or offset >= min(seen.total, MAX_DEEP)
-        if over or len(found) >= size or matcher.empty or offset - first >= MAX_FILTERED:
+        if over or len(found) >= size or matcher.empty or offset - first >= budget:
             following = "" if over else str(offset)
             beyond = max(0, seen.total - MAX_DEEP)
             left = 0 if over else min(seen.total, MAX_DEEP) - offset
@@ -219,7 +263,9 @@ def _waiting(matcher: Matcher, name: str, after: str, size: int, *, newest_first
             )
 
 
-def _waiting_anywhere(matcher: Matcher, after: str, size: int, *, newest_first: bool) -> Steps[JobPage]:
+def _waiting_anywhere(
+    matcher: Matcher, after: str, size: int, budget: int, *, newest_first: bool
+) -> Steps[JobPage]:
     """One page of the waiting jobs of all queues, by name. Its cursor is the name of a queue and an offset in it."""
     first, passed = _read_place(after) if after else ("", 0)
     overview = yield from inspect.all_queues(matcher.session.keys)
@@ -229,11 +275,13 @@ def _waiting_anywhere(matcher: Matcher, after: str, size: int, *, newest_first: 
     found: list[JobView] = []
     searched, left, following = 0, 0, ""
     for number, name in enumerate(ahead):
-        if number >= MAX_QUEUES or len(found) >= size or searched >= MAX_FILTERED:
+        if number >= MAX_QUEUES or len(found) >= size or searched >= budget:
             following, left = _place_text(name, 0), sum(sizes[one] for one in ahead[number:])
             break
         start = str(passed) if name == first else ""
-        seen = yield from _waiting(matcher, name, start, size - len(found), newest_first=newest_first)
+        seen = yield from _waiting(
+            matcher, name, start, size - len(found), budget - searched, newest_first=newest_first
+        )
         found += seen.jobs
         searched += seen.searched
         if seen.next:
@@ -241,7 +289,7 @@ def _waiting_anywhere(matcher: Matcher, after: str, size: int, *, newest_first: 
             left = seen.left + sum(sizes[one] for one in ahead[number + 1 :])
             break
     total = sum(queue.size for queue in queues)
-    beyond = sum(max(0, queue.size - MAX_DEEP) for queue in queues)
+    beyond = sum(max(0, one.size - MAX_DEEP) for one in queues if matcher.wanted.fits_name(one.name))
     return JobPage(overview.now, "waiting", total, tuple(found), following, searched, beyond, left)
 
 
@@ -292,25 +340,24 @@ def read_held(
     ]
 
 
-def _running(matcher: Matcher, after: str, size: int) -> Steps[JobPage]:
+def _running(matcher: Matcher, after: str, size: int, budget: int) -> Steps[JobPage]:
     if after and not after.isdecimal():
         raise BadOption(
             f"{after[:80]!r} is not a cursor of running jobs: use the cursor that the page before returned"
         )
     now = yield from ask(inspect.now())
-    session, redactor = matcher.session, matcher.redactor
+    session = matcher.session
     attempts = yield from held(session)
     offset = first = int(after or 0)
     found: list[JobView] = []
-    while offset < len(attempts) and len(found) < size:
+    while offset < len(attempts) and len(found) < size and offset - first < budget:
         batch = attempts[offset : offset + min(size - len(found), maintain.BATCH)]
         offset += len(batch)
         jobs = yield from read_held(session, batch)
         yield from matcher.learn(entry for _, _, entry in jobs)
         for pool_id, token, entry in jobs:
             if matcher.fits(entry, now, pool_id):
-                more = {"problem": entry.problem, "pool_id": pool_id, "token": token}
-                found.append(of_wire(redactor, "running", entry.member, entry.job, **more))
+                found.append(_shown(matcher, entry, pool_id=pool_id, token=token))
     following = str(offset) if offset < len(attempts) else ""
     left = len(attempts) - offset
     return JobPage(now, "running", len(attempts), tuple(found), following, offset - first, left=left)

@@ -51,8 +51,10 @@ def source_of(keys: Keys, state: State) -> str:
     return sets[state]
 
 
-def view(redactor: Redactor, state: State, entry: StoredEntry, *, place: int | None = None) -> JobView:
-    """The redacted view of an entry of a queue or sorted set."""
+def view(
+    redactor: Redactor, state: State, entry: StoredEntry, *, place: int | None = None, **more: Any
+) -> JobView:
+    """The redacted view of an entry of a queue or sorted set; `more` are the fields of its attempt."""
     if entry.place is not None:
         place = entry.place
     return of_wire(
@@ -64,6 +66,7 @@ def view(redactor: Redactor, state: State, entry: StoredEntry, *, place: int | N
         place=place,
         key=entry.key,
         problem=entry.problem,
+        **more,
     )
 
 

@@ -24,11 +24,15 @@ from dayjob.store.steps import Steps
 class Matcher:
     """A filter for the jobs of one state. `open` it first."""
 
-    def __init__(self, session: Session, state: State, where: Filter | str | None) -> None:
+    def __init__(
+        self, session: Session, state: State, where: Filter | str | None, *, counts: bool = False
+    ) -> None:
         self.session = session
         self.state = state
         self.wanted = filter_of(where)
         self.redactor = Redactor(session)
+        #: Whether what matches is only counted.
+        self.counts = counts
         #: How many jobs could not be compared, because their arguments are hidden.
         self.hidden = 0
         self._pools: dict[str, tuple[tuple[str, ...], str]] = {}
@@ -69,7 +73,9 @@ class Matcher:
                     )
 
     def learn(self, entries: Iterable[StoredEntry]) -> Steps[None]:
-        """Look up what the job types of these entries hide."""
+        """Look up what the job types of these entries hide, for what is shown or compared."""
+        if self.counts and not self.wanted.reads_shown:
+            return
         yield from self.redactor.learn(entry.job.name for entry in entries if entry.job is not None)
 
     def fits(self, entry: StoredEntry, now: float, pool_id: str = "") -> bool:

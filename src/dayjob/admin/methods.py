@@ -89,7 +89,7 @@ class AdminMethods:
     workflow = Method(workflow_steps.one)
     failures = Method(failure_steps.failures)
     failure_group = Method(group_steps.group)
-    count = Method(bulk.count)
+    count = Method(list_steps.count)
     preview = Method(preview_steps.preview)
     preview_move = Method(preview_steps.preview_move)
     preview_purge = Method(preview_steps.preview_purge)

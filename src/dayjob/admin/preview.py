@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dayjob.admin import verbs
-from dayjob.admin.bulk import check_bulk, count
+from dayjob.admin.bulk import check_bulk
 from dayjob.admin.filters import Filter, filter_of
-from dayjob.admin.job_lists import page
+from dayjob.admin.job_lists import count, page
 from dayjob.admin.session import Session
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import Count, JobView, Preview, State
@@ -54,13 +54,14 @@ def preview_failures(
     parts = []
     for state in dict.fromkeys(states):
         parts += [(yield from _preview(session, label, state, wanted, None, None))]
-    matched, searched, total = (
-        sum(getattr(part.count, field) for part in parts) for field in ("matched", "searched", "total")
+    matched, searched, total, left = (
+        sum(getattr(part.count, field) for part in parts)
+        for field in ("matched", "searched", "total", "left")
     )
     samples = [job for part in parts for job in part.samples][:SAMPLES]
     would = sum(part.would_change for part in parts)
     message = f"{label} {counted(would, 'job')}."
-    return Preview(message, Count(matched, searched, total), would, tuple(samples), parts[0].now)
+    return Preview(message, Count(matched, searched, total, left=left), would, tuple(samples), parts[0].now)
 
 
 def _preview(

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from shlex import quote
 
 from dayjob.admin import history, sorting
-from dayjob.admin.bulk import count
 from dayjob.admin.detail_views import SourceDetail
+from dayjob.admin.job_lists import count
 from dayjob.admin.records import SourcesView, SourceView, attempt_record
 from dayjob.admin.session import Session
 from dayjob.admin.views import Count, State

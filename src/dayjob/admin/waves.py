@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from dayjob.admin.bulk import Report, count
+from dayjob.admin.bulk import Report
 from dayjob.admin.filters import Filter, filter_of
-from dayjob.admin.job_lists import held, read_held
+from dayjob.admin.job_lists import count, held, read_held
 from dayjob.admin.matcher import Matcher
 from dayjob.admin.session import Session, write_audit
 from dayjob.admin.views import BulkProgress, Tally
@@ -68,7 +68,7 @@ def retry_in_waves(
     if size is not None and not 1 <= size <= MAX_WAVE:
         raise BadOption(f"a wave of {size:,} jobs: give 1 to {MAX_WAVE}")
     wanted = filter_of(where)
-    waves = _Waves((yield from count(session, "dead", where=wanted)).matched)
+    waves = _Waves((yield from count(session, "dead", where=wanted, most=None)).matched)
     subject = "jobs in dead" + ("" if wanted.empty else f" where {wanted}")
     yield from write_audit(session, "retry in waves", subject, f"begun with {counted(waves.total, 'job')}")
     source = _DeadJobs(session, wanted, (yield from ask(inspect.now())))

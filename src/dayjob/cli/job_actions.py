@@ -126,7 +126,7 @@ def _on_all(
     yes: bool,
     as_json: bool,
 ) -> None:
-    count = admin.count(state, where=where)
+    count = admin.count(state, where=where, most=None)
     number = count.matched if limit is None else min(limit, count.matched)
     if not count.matched and count.complete:
         _ended(f"None of {counted(count.total, 'job')} in {state} matches.", as_json=as_json)

@@ -79,10 +79,7 @@ def _print_foot(page: JobPage, *, filtered: bool = False) -> None:
     searched = f"; {page.searched:,} searched, {page.left:,} left" if filtered or page.sorted_among else ""
     click.echo(f"{len(page.jobs):,} of {page.total:,} in {page.state}{searched}", err=True)
     if page.hidden:
-        click.echo(
-            f"{counted(page.hidden, 'job')} could not be compared: their arguments are hidden, because no pool has announced them",
-            err=True,
-        )
+        click.echo(hidden_text(page.hidden), err=True)
     if page.sorted_among:
         click.echo(f"sorted among the {page.sorted_among:,} that were searched, not among all", err=True)
     if page.next:
@@ -91,6 +88,11 @@ def _print_foot(page: JobPage, *, filtered: bool = False) -> None:
         click.echo(
             f"{counted(page.beyond, 'job')} behind the first 10,000 of their queue cannot be listed", err=True
         )
+
+
+def hidden_text(count: int) -> str:
+    """That so many jobs were passed over, because a filter compares arguments and theirs are hidden."""
+    return f"{counted(count, 'job')} could not be compared: their arguments are hidden, because no pool has announced them"
 
 
 def _moment(job: JobView, now: float) -> str:

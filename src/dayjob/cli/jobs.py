@@ -14,7 +14,14 @@ from dayjob.cli.console import ago, clean
 from dayjob.cli.enqueue import read_moment
 from dayjob.cli.group import group
 from dayjob.cli.job_actions import F, acting, perform, show_preview, where_option
-from dayjob.cli.job_tables import print_job, print_page, print_running, print_sentence, print_stream
+from dayjob.cli.job_tables import (
+    hidden_text,
+    print_job,
+    print_page,
+    print_running,
+    print_sentence,
+    print_stream,
+)
 from dayjob.errors import BadOption, JobFailed
 from dayjob.text import read_span
 
@@ -79,6 +86,23 @@ def ls(
             print_running(page, admin.busy())
         else:
             print_page(page, filtered=where is not None)
+
+
+@jobs.command(epilog="Example: dayjob jobs count --state dead --where 'error~Timeout'")
+@click.option("--state", type=click.Choice([*STATES, "running"]), default="waiting", show_default=True)
+@where_option
+@console.options
+def count(state: Any, where: str | None, redis: str | None, namespace: str, as_json: bool) -> None:
+    """Count the jobs of one state that match. All are searched, in many small reads; of each queue the first 10,000."""
+    with console.opened(redis, namespace) as admin:
+        found = admin.count(state, where=where, most=None)
+    if as_json:
+        console.emit({**console.plain(found), "complete": found.complete})
+        return
+    least = "" if found.complete else "at least "
+    click.echo(f"{least}{found.matched:,} of {found.total:,} in {state}")
+    if found.hidden:
+        click.echo(hidden_text(found.hidden), err=True)
 
 
 @jobs.command(epilog="Example: dayjob jobs show 5f1c0a... --json")

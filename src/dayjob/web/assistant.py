@@ -21,7 +21,6 @@ from starlette.responses import StreamingResponse
 from dayjob.admin import verbs
 from dayjob.admin.client import AsyncAdmin
 from dayjob.admin.doctor import examine
-from dayjob.admin.filters import filter_of
 from dayjob.admin.verbs import VerbRow
 from dayjob.errors import DayjobError
 from dayjob.names import suggest
@@ -29,6 +28,7 @@ from dayjob.web import v1
 from dayjob.web.console import WebConsole
 from dayjob.web.options import WebOptions
 from dayjob.web.responses import Refusal, plain, problem_of, refusal_of
+from dayjob.web.v1.jobs import meant
 from dayjob.web.v1.table import Call, Endpoint, Nothing, read_fields
 
 #: Reads that only make sense over HTTP.
@@ -154,7 +154,7 @@ class AssistantTools:
                     raise Refusal(404, f"No schedule {sent.name[:200]!r} exists.", code="unknown_schedule")
                 return schedules[sent.name]
             case "jobs_apply":
-                return await self._admin.count(sent.state, name=sent.name, where=filter_of(sent.where))
+                return await self._admin.count(sent.state, **meant(sent))
         return asdict(sent) if hasattr(sent, "__dataclass_fields__") else msgspec.to_builtins(sent)
 
 

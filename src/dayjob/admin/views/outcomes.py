@@ -34,18 +34,23 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many jobs match a filter."""
+    """How many jobs match a filter, among those that were searched."""
 
     matched: int
     searched: int
+    #: How many there are in all, filter or not.
     total: int
     #: How many could not be compared, because the filter is about arguments and theirs are hidden.
     hidden: int = 0
+    #: Pass it as `after` to search on; "" where there is no more to search.
+    next: str = ""
+    #: How many come after those that were searched. Without a `next` they are behind the first 10,000 of their queue.
+    left: int = 0
 
     @property
     def complete(self) -> bool:
-        """Whether all were searched. If not, more may match."""
-        return self.searched >= self.total
+        """Whether nothing is left. If not, more may match."""
+        return not self.left
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,10 +184,19 @@ class Matched(Input):
     where: Where = ""
 
 
+After = Annotated[str, Meta(max_length=3000, description="The value of next in the answer before.")]
+
+
+class CountInput(Matched, kw_only=True):
+    """The jobs to count, and where to search on."""
+
+    after: After = ""
+
+
 class JobsInput(Matched, kw_only=True):
     """Jobs, and which page of them."""
 
-    after: Annotated[str, Meta(max_length=3000, description="The value of next in the page before.")] = ""
+    after: After = ""
     size: Size = 50
     newest_first: bool | None = None
     sort: Annotated[str, sort_by("jobs", *sorting.JOBS.values())] = ""
@@ -410,7 +419,7 @@ class HistoryInput(HistoryFilter, kw_only=True):
 
     sort: Annotated[str, sort_by("attempts", sorting.HISTORY)] = ""
     size: Size = 50
-    after: Annotated[str, Meta(max_length=3000, description="The value of next in the page before.")] = ""
+    after: After = ""
 
 
 class HistorySteps(HistoryFilter, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, get_args
 import msgspec
 from starlette.responses import Response
 
-from dayjob.admin import verbs
+from dayjob.admin import job_lists, verbs
 from dayjob.admin.filters import Filter, filter_of
 from dayjob.admin.verbs import Verb
 from dayjob.admin.views import (
@@ -23,6 +23,7 @@ from dayjob.admin.views import (
 )
 from dayjob.explain.reasons import ReasonKind
 from dayjob.web.v1.inputs import (
+    CountInput,
     DeletedJob,
     EnqueueInput,
     FailedGroup,
@@ -76,7 +77,7 @@ class _Meant(TypedDict):
     where: Filter
 
 
-def _meant(sent: Matched) -> _Meant:
+def meant(sent: Matched) -> _Meant:
     """Selects jobs. For waiting jobs a name selects the queue, otherwise it is part of the filter. Raises BadOption."""
     where = filter_of(sent.where)
     if sent.name is None or sent.state == "waiting":
@@ -92,12 +93,13 @@ async def _jobs(call: Call[JobsInput]) -> JobPage:
         size=sent.size,
         newest_first=sent.newest_first,
         sort=sent.sort,
-        **_meant(sent),
+        **meant(sent),
     )
 
 
-async def _count(call: Call[Matched]) -> Count:
-    return await call.admin.count(call.sent.state, **_meant(call.sent))
+async def _count(call: Call[CountInput]) -> Count:
+    sent = call.sent
+    return await call.admin.count(sent.state, most=job_lists.MAX_FILTERED, after=sent.after, **meant(sent))
 
 
 async def _job(call: Call[OneJob]) -> JobDetail | None:
@@ -144,11 +146,11 @@ async def _still(call: Call[SeenJobs]) -> Any:
 async def _apply(call: Call[Matching]) -> Response:
     sent = call.sent
     if sent.dry_run:
-        return previewed(await call.admin.preview(sent.verb, sent.state, most=sent.most, **_meant(sent)))
+        return previewed(await call.admin.preview(sent.verb, sent.state, most=sent.most, **meant(sent)))
     return await streamed(
         call.console,
         lambda report: call.admin.apply(
-            sent.verb, sent.state, most=sent.most, progress=report, undo=sent.undo, **_meant(sent)
+            sent.verb, sent.state, most=sent.most, progress=report, undo=sent.undo, **meant(sent)
         ),
     )
 
@@ -230,7 +232,7 @@ def _action(verb: Verb) -> Endpoint:
 
 ENDPOINTS = (
     Endpoint("GET", "/jobs", "jobs", "Jobs in one state, page by page.", _jobs, JobPage, JobsInput),
-    Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter.", _count, Count, Matched),
+    Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter: 3,000 are searched, and next leads on.", _count, Count, CountInput),
     Endpoint("GET", "/job", "jobs", "One job in any state, with its timeline.", _job, JobDetail, OneJob, finds=True),
     Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob, finds=True),
     *map(_action, get_args(Verb)),
