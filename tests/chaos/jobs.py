@@ -28,6 +28,7 @@ from dayjob.worker.fetching.replies import ReplyHandler
 from dayjob.worker.membership import Membership
 from dayjob.worker.running.runner import Abandon, TimedOut
 from dayjob.worker.state import PoolState
+from dayjob.worker.status.heartbeat import Heartbeat
 from faults.ledger import Ledger
 from faults.story import Rules
 
@@ -86,6 +87,8 @@ class Here:
             raise SystemExit("CHAOS_FOLDER is not set: say where this process is to write its ledger")
         self.ledger = Ledger(FOLDER, GROUP)
         self.state: PoolState | None = None
+        #: When it last noted an answer of Redis that renewed the lease.
+        self.heard_at = 0.0
         #: Pool id and token to when Redis handed the attempt out.
         self.fetched: dict[tuple[str, str], float] = {}
         path = FOLDER / f"tally-{os.getpid()}-{time.monotonic_ns()}"
@@ -95,6 +98,12 @@ class Here:
         path = FOLDER / f"children-{os.getpid()}-{time.monotonic_ns()}"
         #: A line for each start of a job that an atomic job enqueued.
         self.children = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def heard(self) -> None:
+        """Note that Redis renewed the lease, if the last note of it is some time ago."""
+        if time.monotonic() - self.heard_at > BEAT / 2:
+            self.ledger.write("heard")
+            self.heard_at = time.monotonic()
 
 
 @cache
@@ -122,7 +131,7 @@ class Shipper(logging.Handler):
 
 
 def _listen_in() -> None:
-    """Keep the state of the pool, which has its id."""
+    """Keep the state of the pool, which has its id, and note when Redis answers it."""
     join = Membership.join
 
     def noted(self: Membership) -> None:
@@ -133,6 +142,7 @@ def _listen_in() -> None:
     take_jobs = ReplyHandler._take_jobs
 
     def timed(self: ReplyHandler, request: Request, reply: Reply) -> None:
+        here().heard()
         if reply.status != "again":
             # A resend is answered later than its jobs were handed out.
             for batch in reply.batches:
@@ -142,6 +152,14 @@ def _listen_in() -> None:
         take_jobs(self, request, reply)
 
     ReplyHandler._take_jobs = timed  # type: ignore[method-assign]
+    beat = Heartbeat._beat
+
+    def answered(self: Heartbeat) -> bool:
+        stale = beat(self)
+        here().heard()
+        return stale
+
+    Heartbeat._beat = answered  # type: ignore[method-assign]
 
 
 if FOLDER is not None:

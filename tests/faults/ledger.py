@@ -153,6 +153,7 @@ KINDS = {
     "end": "a handler ends: serial, job, pool, token, how (ok, fail, snooze, discard, dead, abandoned), seconds, units",
     "up": "a pool has started in this process",
     "down": "the pool of this process has stopped in order",
+    "heard": "Redis renewed the lease of the pool of this process, since its last answer that is noted",
     "reaped": "this process found one of its pools taken away: pool",
     "said": "something the product logged in this process, from warnings up: how",
     "fault": "the harness begins a fault: how, target, seconds",

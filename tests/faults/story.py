@@ -142,6 +142,8 @@ class Process:
     gone: Event | None = None
     #: What the harness did to it.
     faults: list[Event] = field(default_factory=list)
+    #: When Redis answered it and renewed its lease.
+    heard: list[float] = field(default_factory=list)
     last: float = 0.0
 
     @property
@@ -225,6 +227,8 @@ class Story:
                 found.end = event
         elif kind in ("up", "down"):
             setattr(self._process(event.pid), kind, event)
+        elif kind == "heard":
+            self._process(event.pid).heard.append(event.at)
         elif kind == "reaped":
             self.reaped.add(event.pool)
             self.pool_of.setdefault(event.pool, event.pid)
@@ -323,6 +327,10 @@ class Story:
         """Whether nothing of this process had reached the server for a lease: it lost its pool, and was over before it knew."""
         if process.up is None or self.rules.lease is None:
             return False
+        last = bisect_right(process.heard, by) - 1
+        if last >= 0 and process.heard[last] + self.rules.lease <= by:
+            # Whatever held it up, such as a machine that gave it no processor.
+            return True
         for start, end in self.deaf.get(process.pid, ()):
             if start + self.rules.lease <= by <= end:
                 return True

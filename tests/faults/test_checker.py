@@ -443,6 +443,22 @@ def test_a_pool_that_was_suspended_for_a_lease_and_then_killed_is_over(seconds, 
     assert Story(told, Rules(lease=3.0)).pool_over("p", 5, by) is over
 
 
+@pytest.mark.parametrize(
+    ("by", "gone", "over"),
+    [(9.1, True, True), (8.9, True, False), (12.5, True, False), (9.1, False, False)],
+    ids=["silent for a lease", "for less", "heard again", "it would know"],
+)
+def test_a_pool_that_a_busy_machine_held_up_for_a_lease_and_that_was_then_killed_is_over(by, gone, over):
+    told = [
+        Event("up", 1.0, 5, 1, how="embedded"),
+        Event("start", 2.0, 5, 2, serial="1/1", name="note", pool="p", token="1:note"),
+        *(Event("heard", at, 5, number) for number, at in enumerate((3.0, 6.0, 12.0, 14.0), 3)),
+    ]
+    if gone:
+        told.append(Event("gone", 15.0, 9, 1, target=5))
+    assert Story(told, Rules(lease=3.0)).pool_over("p", 5, by) is over
+
+
 @pytest.mark.parametrize(("by", "over"), [(5.2, True), (4.8, False), (9.2, False)])
 def test_a_pool_whose_handler_kept_the_interpreter_for_a_lease_is_over_though_it_never_found_out(by, over):
     told = [
