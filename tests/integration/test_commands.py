@@ -386,8 +386,9 @@ def test_what_the_demo_advises_at_its_end_works_as_printed(folder):
 
 
 def unexpected(errors: str) -> list[str]:
-    """What a demo may not print at its end. On a machine that is busy for a second, a pool cannot deregister in time, and says so."""
-    return [line for line in errors.splitlines() if "could not deregister" not in line]
+    """What a demo may not print. Where a busy machine holds its server up, a pool waits or cannot deregister in time, and says so."""
+    held_up = re.compile(r"could not deregister|Timeout reading from socket|Redis is reachable again after")
+    return [line for line in errors.splitlines() if not held_up.search(line)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -397,7 +397,7 @@ def test_a_pool_and_its_job_types_have_it_too(primary, replica, namespace):
     pool.enqueuer.enqueue("a", n=0)
     b.using(durability="replicas:1").enqueue(n=0)
     for enqueuer in (pool.enqueuer, plain_pool.enqueuer, pool.async_enqueuer):
-        enqueuer.sender._timeout = 0.4
+        enqueuer.sender._timeout = 1.5
     with paused(replica):
         for send in (
             a.enqueue,
@@ -411,6 +411,46 @@ def test_a_pool_and_its_job_types_have_it_too(primary, replica, namespace):
         asyncio.run(both())
     pool.enqueuer.close()
     plain_pool.enqueuer.close()
+
+
+def test_members_of_a_batch_are_stored_as_durably_as_its_pool_asks(primary, replica, namespace):
+    pool = WorkerPool(namespace=namespace, redis=primary.url, durability="replicas:1")
+
+    @pool.job
+    def a(n: int) -> None: ...
+
+    async def doubtful() -> None:
+        with pytest.raises(Unknown, match="0 of 1"):
+            async with pool.batch():
+                await a.aenqueue(n=1)
+        await pool.async_enqueuer.close()
+
+    with pool.batch() as batch:
+        jobs = a.enqueue_many([{"n": n} for n in range(1200)])
+    assert sorted(stored(replica, namespace)) == sorted(job.id for job in jobs)
+    assert tell(replica, "HGET", Keys(namespace).batch(batch.id), "closed") is not None
+    for enqueuer in (pool.enqueuer, pool.async_enqueuer):
+        enqueuer.sender._timeout = 1.5
+    with paused(replica):
+        with pytest.raises(Unknown, match="0 of 1"), pool.batch():
+            a.enqueue(n=1)
+        asyncio.run(doubtful())
+    pool.enqueuer.close()
+
+
+def test_a_member_of_a_batch_has_no_durability_of_its_own(primary, namespace):
+    """Members are stored together: what one of them asks for would be ignored."""
+    pool = WorkerPool(namespace=namespace, redis=primary.url)
+
+    @pool.job
+    def a(n: int) -> None: ...
+
+    with pool.batch():
+        with pytest.raises(BadOption, match="members of a batch are stored together"):
+            a.using(durability="replicas:1").enqueue(n=1)
+        apart = a.using(durability="memory", now=True).enqueue(n=2)
+    assert stored(primary, namespace) == [apart.id]
+    pool.enqueuer.close()
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,15 @@ class Batch:
     # What senders ask of the innermost block.
 
     def joined_from(self, place: tuple[str, str], options: EnqueueOptions) -> str:
-        """The id of this batch if what is enqueued now at this place joins it, else ""."""
-        return "" if options.now or place != self._senders.sync.place else self.id
+        """The id of this batch if what is enqueued now at this place joins it, else "". Raises BadOption."""
+        if options.now or place != self._senders.sync.place:
+            return ""
+        if options.durability is not None:
+            raise BadOption(
+                "using(durability=...): members of a batch are stored together, as durably as the pool of the batch asks. "
+                "Set the durability of that pool, or leave this job out of the batch with using(now=True)"
+            )
+        return self.id
 
     def add(self, request: EnqueueRequest[Any]) -> bool:
         """Keep jobs that join this batch until there are enough for a request. False if they do not join it."""

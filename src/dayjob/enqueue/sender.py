@@ -99,10 +99,10 @@ class SenderBase(Generic[K]):
         read: Callable[[list[Job | None]], A],
     ) -> tuple[EnqueueRequest[A], Commit | None]:
         """The request for jobs of one name, each with its arguments and options, and the commit that it waits for."""
-        if self._defaults is not None:
-            options = _with_defaults(options, self._defaults)
         block = joining.get()
         batch = "" if block is None else block.joined_from(self.place, options)
+        if self._defaults is not None:
+            options = _with_defaults(options, self._defaults)
         new_jobs = []
         for args, own in items:
             new_jobs.append(self.builder.new_job(name, args, own, batch))
@@ -144,9 +144,7 @@ class SenderBase(Generic[K]):
         return commit
 
     def _chunk_request(self, chunk: MemberChunk | WorkflowChunk) -> EnqueueRequest[list[Job]]:
-        durability = None
-        if self._defaults is not None and isinstance(chunk, WorkflowChunk):
-            durability = self._defaults.durability
+        durability = None if self._defaults is None else self._defaults.durability
         return EnqueueRequest(self.builder, [chunk], stored_of, durability, self._timeout)
 
     def mailbox(self) -> Mailbox:
