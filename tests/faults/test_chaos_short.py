@@ -99,3 +99,18 @@ def test_figures_of_a_recovery_say_which_promise_was_broken():
     assert found.violations == []
     found.add("kill -9 of a child", 1.4, 1.0)
     assert len(found.violations) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "known"),
+    [
+        (95.0, 128.0, True),
+        (103.0, 128.0, True),
+        (89.0, 128.0, False),
+        (95.0, 98.0, False),
+        (127.0, 130.0, False),
+    ],
+    ids=["lately", "during a long failover", "long before", "again before it", "after it"],
+)
+def test_a_repeat_is_explained_by_a_failover_that_its_first_start_was_near(first, second, known):
+    assert topologies.forgotten(first, second, [(100.0, 125.0)]) is known
