@@ -134,13 +134,13 @@ def test_each_note_of_the_verdict_has_since_when_where_that_is_known(
         wait_until(lambda: set(since) <= {one.kind for one in admin.verdict().notes})
         found = {one.kind: one.since for one in admin.verdict().notes if one.kind in since}
         assert found == pytest.approx(since, abs=2)
-        assert re.search(r"2 jobs are dead \. Began \d+ min ago", faces.page("/"))
+        assert re.search(r"2 jobs are dead\. Began \d+ min ago", faces.page("/"))
         wait_until(lambda: call("HLEN", keys.first_seen) >= 2)
         odd = {one.subject: one for one in admin.verdict().notes if one.kind == "wrong_type"}
         assert odd.keys() == {"odd", "scheduled"}
         assert all(one.or_earlier and now <= one.since <= look.now() for one in odd.values())
         assert re.search(
-            r'key of queue "odd" has a wrong type \. Began .{1,20} or earlier\.', faces.page("/")
+            r'key of queue "odd" has a wrong type\. Began .{1,20} or earlier\.', faces.page("/")
         )
         shown = {one["kind"]: one["since"] for one in faces.api("/verdict")["notes"] if one["kind"] in since}
         assert shown == pytest.approx(since, abs=2)
@@ -163,6 +163,6 @@ def test_a_job_fails_since_its_first_failure_after_ten_minutes_without_one(faili
     found = {one.subject: one for one in admin.verdict().notes if one.kind == "failing"}
     began = {name: (failing_since - one.since // 60, one.or_earlier) for name, one in found.items()}
     assert began == {"mail": (18, False), "charge": (57, True), "scan": (10, False)}
-    assert re.search(r'100% of "charge" fail \. Began 5\d min ago or earlier\.', faces.page("/"))
+    assert re.search(r'100% of "charge" fail\. Began 5\d min ago or earlier\.', faces.page("/"))
     assert re.search(r'100% of "charge" fail \(for 5\d min or longer\)', faces.run("stats"))
     assert re.search(r'100% of "mail" fail \(for 1\d min\)', faces.run("stats"))
