@@ -75,7 +75,7 @@ def test_a_filter_that_cannot_be_read_is_named_and_shows_no_empty_list(faces, co
 def test_a_count_over_the_api_searches_a_part_at_a_time_and_leads_on(
     faces, ids, look, call, keys, monkeypatch
 ):
-    monkeypatch.setattr(job_lists, "MAX_FILTERED", 30)
+    monkeypatch.setattr(job_lists, "MAX_COUNTED", 30)
     for n in range(100):
         name = "mail" if n % 2 else "sms"
         call("ZADD", keys.dead, int(look.now()), look.payload(name, f"d{n}", err="no", failed_at=1))
@@ -101,7 +101,7 @@ def count_api(faces, **query):
     while True:
         answer = faces.api("/jobs/count", **query, after=after)
         matched, after = matched + answer["matched"], answer["next"]
-        assert answer["searched"] <= job_lists.MAX_FILTERED
+        assert answer["searched"] <= job_lists.MAX_COUNTED
         assert answer["complete"] == (not after)
         if not after:
             return matched

@@ -99,7 +99,7 @@ async def _jobs(call: Call[JobsInput]) -> JobPage:
 
 async def _count(call: Call[CountInput]) -> Count:
     sent = call.sent
-    return await call.admin.count(sent.state, most=job_lists.MAX_FILTERED, after=sent.after, **meant(sent))
+    return await call.admin.count(sent.state, most=job_lists.MAX_COUNTED, after=sent.after, **meant(sent))
 
 
 async def _job(call: Call[OneJob]) -> JobDetail | None:
@@ -232,7 +232,7 @@ def _action(verb: Verb) -> Endpoint:
 
 ENDPOINTS = (
     Endpoint("GET", "/jobs", "jobs", "Jobs in one state, page by page.", _jobs, JobPage, JobsInput),
-    Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter: 3,000 are searched, and next leads on.", _count, Count, CountInput),
+    Endpoint("GET", "/jobs/count", "jobs", "How many jobs match a filter: 100,000 are searched, and next leads on.", _count, Count, CountInput),
     Endpoint("GET", "/job", "jobs", "One job in any state, with its timeline.", _job, JobDetail, OneJob, finds=True),
     Endpoint("GET", "/job/explain", "jobs", "Why a job is not running, in one sentence.", _explain, Sentence, OneJob, finds=True),
     *map(_action, get_args(Verb)),
