@@ -59,8 +59,10 @@ class Postgres:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
+        # These tests end processes, and no machine: what was written need not be on the disk, and on a busy disk the sync of a
+        # start takes longer than a minute.
         options = {
-            "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": "", "max_connections": 100,
+            "listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": "", "max_connections": 100, "fsync": "off",
         }  # fmt: skip
         words = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
         log = (self.folder / "log").open("ab")

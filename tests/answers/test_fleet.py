@@ -139,9 +139,7 @@ def test_each_note_of_the_verdict_has_since_when_where_that_is_known(
         odd = {one.subject: one for one in admin.verdict().notes if one.kind == "wrong_type"}
         assert odd.keys() == {"odd", "scheduled"}
         assert all(one.or_earlier and now <= one.since <= look.now() for one in odd.values())
-        assert re.search(
-            r'key of queue "odd" has a wrong type\. Began .{1,20} or earlier\.', faces.page("/")
-        )
+        assert re.search(r'key of queue "odd" has a wrong type\. Began .{1,20} or earlier\.', faces.page("/"))
         shown = {one["kind"]: one["since"] for one in faces.api("/verdict")["notes"] if one["kind"] in since}
         assert shown == pytest.approx(since, abs=2)
     stopped = next(one.since for one in admin.verdict().notes if one.kind == "no_pool")

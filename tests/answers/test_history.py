@@ -20,10 +20,23 @@ NIGHT = ("mail-1", "mail-2", "scan-1")
 
 @pytest.fixture
 def two(look):
-    """The moment of the last two o'clock, UTC, that is a quarter of an hour ago or longer."""
-    now = look.now() - 900
-    found = dt.datetime.fromtimestamp(now, dt.UTC).replace(hour=2, minute=0, second=0, microsecond=0)
-    return found.timestamp() - (86_400 if found.timestamp() > now else 0)
+    """The moment of the last two o'clock, UTC; of midnight if that two o'clock is just over, or a day ago."""
+    return last_two(look.now())
+
+
+def last_two(now: float) -> float:
+    """A quarter of an hour ago or longer, and within the last day, which pages and commands show by default."""
+    midnight = (
+        dt.datetime.fromtimestamp(now, dt.UTC).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+    )
+    nights = [midnight + hour * 3600 for hour in (2, -22, 0)]
+    return next(one for one in nights if 900 <= now - one <= 86_400 - 1800)
+
+
+def test_two_is_within_what_is_shown_at_every_time_of_day():
+    for minute in range(1440):
+        now = 20_000 * 86_400.0 + minute * 60
+        assert 900 <= now - last_two(now) <= 86_400 - 1800
 
 
 @pytest.fixture
