@@ -104,6 +104,17 @@ def test_each_flush_takes_limits_away_only_until_a_pool_fetches_again(own_server
     pool.enqueuer.close()
 
 
+def test_an_idle_pool_that_redis_forgot_registers_again_without_a_job(new_pool, keys, call):
+    """Nothing rings its bell, so only its heartbeat can tell."""
+    pool = new_pool(beat=0.1)
+    pool.register("mail", lambda: None)
+    with pool:
+        (first,) = call("ZRANGE", keys.pools, 0, -1)
+        call("DEL", keys.pools)
+        (second,) = wait_until(lambda: call("ZRANGE", keys.pools, 0, -1))
+    assert second != first
+
+
 def test_what_was_deleted_by_hand_is_restored_within_the_minute(
     new_pool, keys, call, link, look, monkeypatch
 ):

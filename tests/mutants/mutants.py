@@ -968,7 +968,7 @@ ALL = (
         f"{WORKER}/status/heartbeat.py",
         "            self._on_refusal()\n",
         "            pass\n",
-        ("tests/integration/test_supervisor.py", RESCUE, CRASHES),
+        ("tests/integration/test_empty_redis.py::test_an_idle_pool_that_redis_forgot_registers_again_without_a_job",),
     ),
     Mutant(
         "many unique jobs are fetched ahead",
