@@ -64,7 +64,9 @@ def test_the_example_runs_jobs_shows_the_console_and_ends_though_a_page_is_open(
     wait_until(lambda: answers(f"{base}/ops/jobs/queues", ada))
     worker = start("dayjob", "worker", "app:pool") if apart else None
     # The example waits for the result for some seconds, which a worker may need to start on a busy machine.
-    wait_until(lambda: httpx.get(f"{base}/ops/jobs/api/v1/pools", headers=ada, timeout=60).json()["pools"])
+    wait_until(
+        lambda: httpx.get(f"{base}/ops/jobs/api/v1/pools", headers=ada, timeout=60).json()["pools"], step=0.1
+    )
     placed = httpx.post(f"{base}/orders/7", timeout=60).json()
     result = httpx.get(f"{base}/jobs/{placed['job']}", timeout=60).json()
     assert result == {"result": "order 7 is confirmed"}
