@@ -96,6 +96,14 @@ def test_a_count_of_the_command_line_searches_all(faces, admin, ids):
     assert (rest.matched, rest.left, rest.complete) == (55, 0, True)
 
 
+def test_a_count_over_many_queues_searches_no_more_than_it_may(admin, ids, monkeypatch):
+    """The jobs of all queues are read so many queues at a time."""
+    monkeypatch.setattr(job_lists, "MAX_QUEUES", 1)
+    found = admin.count("waiting", where="age<1h", most=150)
+    assert (found.searched, found.left) == (150, 35)
+    assert admin.count("waiting", where="age<1h", most=None).searched == 185
+
+
 def count_api(faces, **query):
     matched, after = 0, ""
     while True:

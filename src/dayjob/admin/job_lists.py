@@ -95,10 +95,10 @@ def count(
         total = (yield from _reader(matcher, name, newest_first=False)("", 1)).total
         return Count(total, total, total)
     budget = sys.maxsize if most is None else most
-    read = _reader(matcher, name, newest_first=False, most=budget)
     matched = searched = 0
     while True:
-        seen = yield from read(after, budget)
+        rest = budget - searched
+        seen = yield from _reader(matcher, name, newest_first=False, most=rest)(after, rest)
         matched, searched, after = matched + len(seen.jobs), searched + seen.searched, seen.next
         if not after or searched >= budget:
             return Count(matched, searched, seen.total, matcher.hidden, after, seen.left + seen.beyond)
